@@ -1,0 +1,28 @@
+//! The command line, and the bar that shows how far the frames are.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Find the edges in every frame of a camera that moves over a picture: recorded once, replayed for each frame.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "frames", version)]
+pub struct Options {
+    /// The picture that the camera moves over, a PNG file.
+    #[arg(long, value_name = "PATH", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/chelsea.png"))]
+    pub input: PathBuf,
+    /// How many frames the camera takes to come back to where it started.
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..))]
+    pub frames: u32,
+    /// The folder for the frames' edges, one grey PNG each.
+    #[arg(long, value_name = "DIR", default_value = "frames-out")]
+    pub out: PathBuf,
+}
+
+/// A bar of `frames` steps on standard error, hidden where that is no terminal.
+pub fn progress_bar(frames: u32) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} frames, {per_sec}, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(u64::from(frames)).with_style(style)
+}

@@ -1,0 +1,172 @@
+//! One operation, resolved to memory: what is enqueued, and what a sealed graph is made of.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::access::Access;
+use crate::backend::Call;
+use crate::backend::sealed::Driver;
+use crate::kernel::grid::Extent;
+use crate::readback::Readback;
+use crate::taint::Taint;
+
+/// One allocation of the driver.
+pub struct Page<B: Driver> {
+    pub(crate) memory: B::Memory,
+    pub(crate) bytes: usize,
+}
+
+/// The bytes of one tenant: where they are, and which of them were left unwritten.
+pub struct Contents<B: Driver> {
+    pub(crate) page: Arc<Page<B>>,
+    /// Where the tenant's bytes start in the page.
+    pub(crate) offset: usize,
+    pub(crate) taint: Taint,
+}
+
+/// A range of one tenant's bytes, as one operation uses it.
+pub struct Region<B: Driver> {
+    /// `None` for an empty range, which lies nowhere.
+    pub(crate) contents: Option<Arc<Contents<B>>>,
+    /// In bytes, from the start of the tenant.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) access: Access,
+}
+
+impl<B: Driver> Region<B> {
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
+impl<B: Driver> Clone for Region<B> {
+    fn clone(&self) -> Self {
+        Region { contents: self.contents.clone(), start: self.start, end: self.end, access: self.access }
+    }
+}
+
+/// The arguments of one operation. Recycled, so that a warm launch allocates nothing.
+pub struct ArgBlock<B: Driver> {
+    /// In the order of the kernel's buffer parameters.
+    pub(crate) regions: Vec<Region<B>>,
+    /// The scalars' bytes, packed, in the order of the kernel's scalar parameters.
+    pub(crate) scalars: Vec<u8>,
+}
+
+impl<B: Driver> Default for ArgBlock<B> {
+    fn default() -> Self {
+        ArgBlock { regions: Vec::new(), scalars: Vec::new() }
+    }
+}
+
+/// What an operation does with its regions.
+pub(crate) enum Work<B: Driver> {
+    /// Runs a kernel.
+    Launch { code: Arc<B::Code>, name: Arc<str>, extent: Extent },
+    /// Copies the first region to the second, of the same length.
+    Copy,
+    /// Repeats the bytes in `scalars` over the only region.
+    Fill,
+    /// Copies host bytes, which the command owns, to the only region.
+    Write { bytes: Arc<[u8]> },
+    /// Copies the only region to the host.
+    Read { into: Arc<Readback> },
+    /// Calls the user.
+    HostCall { call: Callback },
+    /// Notes the time.
+    Stamp { at: Arc<Mutex<Option<std::time::Instant>>> },
+}
+
+/// A host callback: a graph calls it once a replay, one call at a time.
+pub(crate) type Callback = Arc<Mutex<dyn FnMut() + Send>>;
+
+/// What an operation does, in the recorder and in commands alike.
+pub struct Job<B: Driver>(pub(crate) Work<B>);
+
+impl<B: Driver> Clone for Job<B> {
+    fn clone(&self) -> Self {
+        Job(match &self.0 {
+            Work::Launch { code, name, extent } => {
+                Work::Launch { code: code.clone(), name: name.clone(), extent: *extent }
+            }
+            Work::Copy => Work::Copy,
+            Work::Fill => Work::Fill,
+            Work::Write { bytes } => Work::Write { bytes: bytes.clone() },
+            Work::Read { into } => Work::Read { into: into.clone() },
+            Work::HostCall { call } => Work::HostCall { call: call.clone() },
+            Work::Stamp { at } => Work::Stamp { at: at.clone() },
+        })
+    }
+}
+
+impl<B: Driver> Job<B> {
+    /// The driver's call for it.
+    pub(crate) fn call(&self) -> Call {
+        match self.0 {
+            Work::Launch { .. } => Call::Launch,
+            Work::Copy => Call::Copy,
+            Work::Fill => Call::Fill,
+            Work::Write { .. } => Call::Write,
+            Work::Read { .. } => Call::Read,
+            Work::HostCall { .. } => Call::HostCall,
+            Work::Stamp { .. } => Call::Stamp,
+        }
+    }
+
+    /// The name in listings: the kernel's, or what is done.
+    pub(crate) fn name(&self) -> &str {
+        match &self.0 {
+            Work::Launch { name, .. } => name,
+            Work::Copy => "copy",
+            Work::Fill => "fill",
+            Work::Write { .. } => "write",
+            Work::Read { .. } => "read",
+            Work::HostCall { .. } => "host call",
+            Work::Stamp { .. } => "stamp",
+        }
+    }
+}
+
+/// One operation, resolved.
+pub struct Command<B: Driver> {
+    pub(crate) job: Job<B>,
+    pub(crate) args: ArgBlock<B>,
+}
+
+impl<B: Driver> Command<B> {
+    /// What is left in place of a command that a backend took.
+    pub(crate) fn taken() -> Self {
+        Command { job: Job(Work::Copy), args: ArgBlock::default() }
+    }
+}
+
+/// Argument blocks that are free to be used again.
+pub struct Spares<B: Driver>(Mutex<Vec<ArgBlock<B>>>);
+
+impl<B: Driver> Spares<B> {
+    /// More than a queue may hold in flight need not be kept.
+    const KEPT: usize = 4096;
+
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Spares(Mutex::default()))
+    }
+
+    pub(crate) fn take(&self) -> ArgBlock<B> {
+        self.0.lock().pop().unwrap_or_default()
+    }
+
+    /// Takes a block back. Its references are released before the lock is taken: what they keep alive may be large.
+    pub(crate) fn give(&self, mut block: ArgBlock<B>) {
+        block.regions.clear();
+        block.scalars.clear();
+        let mut spares = self.0.lock();
+        if spares.len() < Self::KEPT {
+            spares.push(block);
+        }
+    }
+}

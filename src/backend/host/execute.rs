@@ -1,0 +1,203 @@
+//! Running one command.
+
+#![allow(unsafe_code, reason = "device memory is handed to kernels as slices")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::backend::command::Work;
+use crate::backend::host::args::address;
+use crate::backend::host::{Host, Machine};
+use crate::backend::{Call, Command, Fault, Region};
+use crate::error::Error;
+use crate::taint;
+
+/// What became of a command.
+pub(crate) enum Outcome {
+    /// It ran.
+    Done,
+    /// It failed: a new failure, which its stream is to hear of.
+    Failed(Arc<Error>),
+    /// It was skipped, since what it reads was never written.
+    Skipped(Arc<Error>),
+}
+
+/// Runs one command, in queue order: skips it if its input is tainted, and taints its output if it fails.
+pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
+    let regions = &command.args.regions;
+    if machine.poison.is_set() {
+        return skip(command, machine.poison.error().map(Arc::new));
+    }
+    if let Some(cause) = taint::admit(regions) {
+        return skip(command, Some(cause));
+    }
+    match guarded(machine, command) {
+        Ok(()) => {
+            taint::settle(regions);
+            Outcome::Done
+        }
+        Err(error) => {
+            let error = Arc::new(error);
+            fail(command, &error);
+            Outcome::Failed(error)
+        }
+    }
+}
+
+/// Instead of running a command: its output was not written.
+pub(crate) fn fail(command: &Command<Host>, cause: &Arc<Error>) {
+    taint::fail(&command.args.regions, cause);
+    if let Work::Read { into } = &command.job.0 {
+        into.deliver(Err((**cause).clone()));
+    }
+}
+
+fn skip(command: &Command<Host>, cause: Option<Arc<Error>>) -> Outcome {
+    let Some(cause) = cause else { return Outcome::Done };
+    taint::fail(&command.args.regions, &cause);
+    if let Work::Read { into } = &command.job.0 {
+        into.deliver(Err(carried(&cause)));
+    }
+    Outcome::Skipped(cause)
+}
+
+/// What a reader of tainted bytes is told: the root cause, unless the state of the bytes says it all.
+fn carried(cause: &Arc<Error>) -> Error {
+    match &**cause {
+        Error::NotReplayed | Error::ReadBeforeWrite | Error::DeviceLost { .. } => (**cause).clone(),
+        _ => Error::Tainted { cause: cause.clone() },
+    }
+}
+
+/// Runs the command with its memory marked as used, in debug builds.
+fn guarded(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
+    machine.faults.meet(Call::Execute).map_err(|fault| machine.poison.absorb(fault))?;
+    if !cfg!(debug_assertions) {
+        return perform(command);
+    }
+    let held = Held::enter(&command.args.regions).map_err(|fault| machine.poison.absorb(fault))?;
+    let outcome = perform(command);
+    drop(held);
+    outcome
+}
+
+/// Regions that are in use.
+struct Held<'r>(&'r [Region<Host>]);
+
+impl<'r> Held<'r> {
+    fn enter(regions: &'r [Region<Host>]) -> Result<Self, Fault> {
+        for (index, region) in regions.iter().enumerate() {
+            let Some(contents) = &region.contents else { continue };
+            let range = contents.offset + region.start..contents.offset + region.end;
+            if let Err(fault) = contents.page.memory.enter(range, region.access) {
+                drop(Held(regions.get(..index).unwrap_or(&[])));
+                return Err(fault);
+            }
+        }
+        Ok(Held(regions))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for region in self.0 {
+            if let Some(contents) = &region.contents {
+                let range = contents.offset + region.start..contents.offset + region.end;
+                contents.page.memory.leave(&range, region.access);
+            }
+        }
+    }
+}
+
+fn perform(command: &Command<Host>) -> Result<(), Error> {
+    let args = &command.args;
+    match (&command.job.0, args.regions.as_slice()) {
+        (Work::Launch { code, name, extent }, _) => {
+            // SAFETY: `run` needs every byte that this launch writes to itself, and those that it reads unwritten. The
+            // core enqueues an operation after every conflicting one, by byte range: on this queue by its order, on
+            // others and within graphs by waits and edges. Within the launch, an output came from a `&mut` of a buffer
+            // that owns its bytes.
+            let run = AssertUnwindSafe(|| unsafe { code.run(args, *extent) });
+            catch_unwind(run)
+                .map_err(|panic| Error::KernelPanicked { kernel: name.clone(), message: message(&*panic) })
+        }
+        (Work::Copy, [from, to]) => {
+            copy(from, to);
+            Ok(())
+        }
+        (Work::Fill, [to]) => {
+            fill(to, &args.scalars);
+            Ok(())
+        }
+        (Work::Write { bytes }, [to]) => {
+            write(to, bytes);
+            Ok(())
+        }
+        (Work::Read { into }, [from]) => {
+            into.deliver(Ok(bytes(from).to_vec()));
+            Ok(())
+        }
+        (Work::HostCall { call }, _) => {
+            let run = AssertUnwindSafe(|| call.lock()());
+            catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: message(&*panic) })
+        }
+        (Work::Stamp { at }, _) => {
+            *at.lock() = Some(Instant::now());
+            Ok(())
+        }
+        (Work::Copy | Work::Fill | Work::Write { .. } | Work::Read { .. }, _) => {
+            debug_assert!(false, "the core gathers the regions that a job has");
+            Ok(())
+        }
+    }
+}
+
+fn bytes(region: &Region<Host>) -> &[u8] {
+    let Some((address, len)) = address(region) else { return &[] };
+    // SAFETY: `from_raw_parts` needs valid, initialised bytes of one live allocation (`address` checked the range
+    // against the page, which the region keeps alive; pages start as zeros), unchanged while the slice lives: nothing
+    // that writes them runs at the same time, by the core's order (see `perform`).
+    unsafe { std::slice::from_raw_parts(address.as_ptr(), len) }
+}
+
+#[allow(clippy::mut_from_ref, reason = "the region is a claim on device memory, not a container of it")]
+fn bytes_mut(region: &Region<Host>) -> &mut [u8] {
+    let Some((address, len)) = address(region) else { return &mut [] };
+    // SAFETY: as in `bytes`; and nothing else uses these bytes at the same time, by the core's order. Each caller
+    // makes one slice of its one output, and keeps it only for itself.
+    unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), len) }
+}
+
+fn copy(from: &Region<Host>, to: &Region<Host>) {
+    // The two never overlap: `to` came from a `&mut` of a buffer that owns its bytes.
+    write(to, bytes(from));
+}
+
+fn write(to: &Region<Host>, from: &[u8]) {
+    let to = bytes_mut(to);
+    let len = to.len().min(from.len());
+    debug_assert_eq!(to.len(), from.len(), "the core compares lengths before it enqueues");
+    if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {
+        to.copy_from_slice(from);
+    }
+}
+
+fn fill(to: &Region<Host>, pattern: &[u8]) {
+    match pattern {
+        [] => debug_assert!(false, "a fill has a pattern"),
+        [byte] => bytes_mut(to).fill(*byte),
+        _ => bytes_mut(to).chunks_mut(pattern.len()).for_each(|element| {
+            if let Some(pattern) = pattern.get(..element.len()) {
+                element.copy_from_slice(pattern);
+            }
+        }),
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn std::any::Any + Send)) -> Arc<str> {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message").into()
+}

@@ -1,0 +1,144 @@
+//! What a backend supplies: queues, pages, commands, fences, sealed graphs. Never an ordering rule; those live once,
+//! in the core.
+
+pub(crate) mod command;
+pub(crate) mod fault;
+pub mod host;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) use command::{ArgBlock, Command, Contents, Job, Page, Region, Spares};
+pub use fault::{Call, Fault};
+
+use crate::error::Error;
+use crate::failures::{Failures, Reports};
+use crate::graph::flow::Dag;
+use crate::poison::Poison;
+use crate::stream_id::StreamId;
+
+/// Where work runs: [`Host`](host::Host), and with their features CUDA and wgpu.
+///
+/// Sealed: the safety of a replay rests on what a backend does, so that only this crate can be one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a backend of dacapo",
+    note = "the backends are `dacapo::Host` and, behind their features, CUDA and wgpu"
+)]
+pub trait Backend: sealed::Driver {}
+
+pub(crate) mod sealed {
+    use super::*;
+    use crate::kernel::program::Sources;
+
+    /// What every driver can do. Calls that may fail return a [`Fault`]; the core decides what that means.
+    pub trait Driver: Sized + Send + Sync + 'static {
+        /// The name in messages.
+        const NAME: &'static str;
+        /// The method of `Program` that supplies this backend's source.
+        const SOURCE: &'static str;
+        /// Options for opening a device.
+        type Options: Clone + Send + Sync + Default + std::fmt::Debug;
+        /// One queue, whose work runs in order.
+        type Queue: Send + Sync;
+        /// One allocation of the driver.
+        type Memory: Send + Sync;
+        /// A loaded kernel.
+        type Code: Send + Sync;
+        /// A sealed graph.
+        type Exec: Send + Sync;
+
+        fn open(options: &Self::Options, poison: &Arc<Poison>) -> Result<Self, Fault>;
+        fn limits(&self) -> Limits;
+        fn queue(&self, index: u32, spares: Arc<Spares<Self>>) -> Result<Self::Queue, Fault>;
+
+        fn allocate(&self, bytes: usize) -> Result<Self::Memory, Fault>;
+        /// Gives memory back, when everything that was enqueued on it has passed. A failure leaks.
+        fn free(&self, memory: &Self::Memory) -> Result<(), Fault>;
+
+        /// Whether scratch memory that is read before it is written is an error.
+        fn refuses_unwritten_reads(&self) -> bool {
+            false
+        }
+
+        /// Whether the kernel's outputs are divided along the grid's outermost dimension.
+        fn runs_in_chunks(code: &Self::Code) -> bool;
+
+        fn load(&self, sources: &Sources) -> Result<Option<Self::Code>, Fault>;
+
+        /// Called when a stream starts to record, and when it stops: what must never happen in between can be
+        /// detected.
+        fn begin(&self, stream: StreamId) -> Result<(), Fault>;
+        fn end(&self, stream: StreamId) -> Result<(), Fault>;
+        fn abandon(&self, stream: StreamId);
+
+        /// Blocks while the queue holds as much work as it may. Called with no lock held.
+        fn throttle(&self, queue: &Self::Queue);
+        /// Makes what follows on `queue` wait for the `seq`-th operation of `on`.
+        fn wait_for(&self, queue: &Self::Queue, on: &Self::Queue, seq: u64) -> Result<(), Fault>;
+        /// Enqueues `command` as the `seq`-th operation. On a fault nothing was enqueued, and `command` is whole.
+        fn submit(
+            &self,
+            queue: &Self::Queue,
+            seq: u64,
+            by: &Submitter,
+            command: &mut Command<Self>,
+        ) -> Result<(), Fault>;
+        /// Enqueues, as the `seq`-th operation, that what `command` was to write was not written. Never fails: it
+        /// is how a failure is remembered.
+        fn submit_failure(&self, queue: &Self::Queue, seq: u64, command: Command<Self>, cause: Arc<Error>);
+
+        /// Turns a recording into what can be replayed. `commands` are in the order of recording, `dag` their edges.
+        fn seal(&self, commands: Vec<Command<Self>>, dag: &Dag) -> Result<Self::Exec, Fault>;
+        /// Enqueues a replay. What fails while it runs goes to `reports` as well.
+        fn replay(
+            &self,
+            queue: &Self::Queue,
+            seq: u64,
+            by: &Submitter,
+            exec: &Arc<Self::Exec>,
+            reports: &Arc<Reports>,
+        ) -> Result<(), Fault>;
+        /// Like [`submit_failure`](Driver::submit_failure), for everything that the graph writes.
+        fn replay_failure(&self, queue: &Self::Queue, seq: u64, exec: &Arc<Self::Exec>, cause: Arc<Error>);
+
+        /// The last operation of `queue` that is done.
+        fn completed(&self, queue: &Self::Queue) -> u64;
+        /// Blocks until the `seq`-th operation is done, the deadline has passed, or the device is lost. Returns
+        /// whether it is done.
+        fn block(
+            &self,
+            queue: &Self::Queue,
+            seq: u64,
+            waiter: Waiter,
+            deadline: Option<Instant>,
+        ) -> Result<bool, Fault>;
+    }
+}
+
+/// Who waits: a stream of the user's, or the library on its own account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    /// The stream that was asked to wait.
+    Stream(StreamId),
+    /// Nobody's stream: a ticket or a future.
+    Anyone,
+    /// The library's own thread, which must never make work run.
+    Reaper,
+}
+
+/// Whose operation it is: who is to hear of a failure, and which stream to blame.
+#[derive(Clone)]
+pub struct Submitter {
+    pub(crate) stream: StreamId,
+    pub(crate) failures: Arc<Failures>,
+}
+
+/// What a device can address and launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub(crate) max_buffer: usize,
+    pub(crate) max_blocks: [u64; 3],
+    pub(crate) max_block: [u64; 3],
+    pub(crate) max_threads_per_block: u64,
+    pub(crate) alignment: usize,
+}

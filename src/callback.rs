@@ -1,0 +1,41 @@
+//! Whether this thread runs code on behalf of a device.
+//!
+//! A kernel or a host callback that waited for the device would wait for itself; on CUDA a callback may not call the
+//! driver at all. So every call of ours asks here first.
+
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+
+use crate::error::{Error, Result};
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Marks this thread as running user code for a device, until dropped.
+pub(crate) struct OnDevice(());
+
+impl OnDevice {
+    pub(crate) fn enter() -> Self {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        OnDevice(())
+    }
+}
+
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        // A thread that is being torn down runs no kernel any more, so a missing cell is as good as zero.
+        let _ = DEPTH.try_with(|depth| depth.set(depth.get().saturating_sub(1)));
+    }
+}
+
+/// Whether the calling thread is inside a kernel or a host callback.
+pub(crate) fn inside() -> bool {
+    DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false)
+}
+
+/// Refuses `operation` inside a kernel or a host callback.
+pub(crate) fn refuse(operation: &'static str) -> Result<()> {
+    if inside() { Err(Error::InCallback { operation }) } else { Ok(()) }
+}

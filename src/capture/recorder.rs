@@ -1,0 +1,216 @@
+//! The list that a recording is.
+
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::access::Access;
+use crate::backend::{Backend, Job};
+use crate::capture::status::WindowId;
+use crate::error::{Error, Result};
+use crate::graph::flow::Use;
+use crate::kernel::args::UseOf;
+use crate::memory::allocation::Allocation;
+
+/// What a window has recorded so far. Flat lists, whose room the next recording of the stream uses again.
+pub(crate) struct Recorder<B: Backend> {
+    /// Every allocation touched: pinned, since held here.
+    pub(crate) allocs: Vec<Touched<B>>,
+    index: HashMap<u64, u32, BuildHasherDefault<IdHasher>>,
+    pub(crate) nodes: Vec<Node<B>>,
+    pub(crate) uses: Vec<Use>,
+    pub(crate) scalars: Vec<u8>,
+    /// The first failure: with it, the recording never becomes a graph.
+    pub(crate) doom: Option<Arc<Error>>,
+}
+
+/// An allocation that the recording touches.
+pub(crate) struct Touched<B: Backend> {
+    pub(crate) alloc: Arc<Allocation<B>>,
+    /// Whether this recording made it.
+    pub(crate) born: bool,
+}
+
+/// One recorded operation.
+pub(crate) struct Node<B: Backend> {
+    pub(crate) job: Job<B>,
+    pub(crate) uses: Range<usize>,
+    pub(crate) scalars: Range<usize>,
+    pub(crate) kind: Kind,
+}
+
+/// What sealing may do with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Ordered by the bytes that it uses.
+    Plain,
+    /// Ordered after everything before it and before everything after it.
+    Barrier,
+    /// The zeroing of a new buffer, left out where a full write comes before any read.
+    Zeroing,
+}
+
+/// Allocation ids count up, which is all the spread that a hash table needs.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = (self.0 << 8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        // Fibonacci hashing: the table looks at the top bits as well.
+        self.0 = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+impl<B: Backend> Default for Recorder<B> {
+    fn default() -> Self {
+        Recorder {
+            allocs: Vec::new(),
+            index: HashMap::default(),
+            nodes: Vec::new(),
+            uses: Vec::new(),
+            scalars: Vec::new(),
+            doom: None,
+        }
+    }
+}
+
+impl<B: Backend> Recorder<B> {
+    /// Appends one operation. On an error nothing is appended, and the recording is doomed.
+    pub(crate) fn append(
+        &mut self,
+        window: WindowId,
+        operation: &'static str,
+        job: &Job<B>,
+        kind: Kind,
+        uses: &[UseOf<B>],
+        scalars: &[u8],
+    ) -> Result<()> {
+        self.refuse_if_doomed(operation)?;
+        for used in uses {
+            if let Err(error) = used.alloc.state.lock().recordable(operation, window) {
+                return Err(self.fail(error));
+            }
+        }
+        let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
+        for used in uses {
+            let alloc = self.touch(&used.alloc, Birth::Outside);
+            self.uses.push(Use {
+                alloc,
+                start: used.start as u64,
+                end: used.end as u64,
+                access: used.access,
+            });
+        }
+        self.scalars.extend_from_slice(scalars);
+        let (uses, scalars) = (first_use..self.uses.len(), first_scalar..self.scalars.len());
+        self.nodes.push(Node { job: job.clone(), uses, scalars, kind });
+        Ok(())
+    }
+
+    /// Writes down an allocation that this recording made.
+    pub(crate) fn bear(&mut self, alloc: &Arc<Allocation<B>>) {
+        self.touch(alloc, Birth::Here);
+    }
+
+    /// Appends the nodes of a sealed graph, whose allocations are `members`.
+    pub(crate) fn embed(
+        &mut self,
+        members: &[Arc<Allocation<B>>],
+        nodes: &[Node<B>],
+        uses: &[Use],
+        scalars: &[u8],
+    ) {
+        let map: Vec<u32> = members.iter().map(|alloc| self.touch(alloc, Birth::Outside)).collect();
+        let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
+        self.uses.extend(uses.iter().map(|used| Use {
+            alloc: map.get(used.alloc as usize).copied().unwrap_or(used.alloc),
+            ..used.clone()
+        }));
+        self.scalars.extend_from_slice(scalars);
+        let shift = |range: &Range<usize>, by: usize| range.start + by..range.end + by;
+        self.nodes.extend(nodes.iter().map(|node| Node {
+            job: node.job.clone(),
+            uses: shift(&node.uses, first_use),
+            scalars: shift(&node.scalars, first_scalar),
+            // A child's zeroing was found necessary when the child was sealed.
+            kind: if node.kind == Kind::Zeroing { Kind::Plain } else { node.kind },
+        }));
+    }
+
+    /// Dooms the recording with `error`, unless it is already doomed; returns the error.
+    pub(crate) fn fail(&mut self, error: Error) -> Error {
+        self.doom.get_or_insert_with(|| Arc::new(error.clone()));
+        error
+    }
+
+    pub(crate) fn refuse_if_doomed(&self, operation: &'static str) -> Result<()> {
+        match &self.doom {
+            Some(cause) => Err(Error::Doomed { operation, cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks the buffers born here as lost, and lets everything go; the lists keep their room.
+    pub(crate) fn kill(&mut self, cause: &Arc<Error>) {
+        self.allocs.iter().filter(|touched| touched.born).for_each(|touched| touched.alloc.kill(cause));
+        self.clear();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.allocs.clear();
+        self.index.clear();
+        self.uses.clear();
+        self.scalars.clear();
+        self.doom = None;
+    }
+
+    fn touch(&mut self, alloc: &Arc<Allocation<B>>, birth: Birth) -> u32 {
+        *self.index.entry(alloc.id).or_insert_with(|| {
+            self.allocs.push(Touched { alloc: alloc.clone(), born: birth == Birth::Here });
+            (self.allocs.len() - 1) as u32
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Birth {
+    Here,
+    Outside,
+}
+
+/// How the uses of one allocation by a graph come together, for those outside: few ranges, each with its access.
+pub(crate) fn summary(uses: impl Iterator<Item = (Range<usize>, Access)>) -> Vec<(Range<usize>, Access)> {
+    /// More pieces than this are taken for everything between the first and the last.
+    const PIECES: usize = 8;
+    let mut all: Vec<_> = uses.filter(|(range, _)| !range.is_empty()).collect();
+    all.sort_by_key(|(range, access)| (access.writes(), range.start));
+    let mut merged: Vec<(Range<usize>, Access)> = Vec::new();
+    for (range, access) in all {
+        let access = if access.writes() { Access::ReadWrite } else { Access::Read };
+        match merged.last_mut() {
+            Some((last, how)) if *how == access && range.start <= last.end => {
+                last.end = last.end.max(range.end)
+            }
+            _ => merged.push((range, access)),
+        }
+    }
+    if merged.len() > PIECES {
+        let start = merged.iter().map(|(range, _)| range.start).min().unwrap_or(0);
+        let end = merged.iter().map(|(range, _)| range.end).max().unwrap_or(0);
+        let writes = merged.iter().any(|(_, access)| access.writes());
+        merged = vec![(start..end, if writes { Access::ReadWrite } else { Access::Read })];
+    }
+    merged
+}

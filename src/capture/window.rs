@@ -1,0 +1,146 @@
+//! A window: from `prepare` until the capture ends, however it ends.
+
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::backend::Backend;
+use crate::callback;
+use crate::capture::gate::{Gate, GateState};
+use crate::capture::options::CaptureOptions;
+use crate::capture::recorder::Recorder;
+use crate::capture::status::WindowId;
+use crate::device::DeviceCore;
+use crate::error::{Abandonment, Error, Result};
+use crate::stream::StreamCore;
+
+/// What a window's owner shares with whoever may evict it.
+pub(crate) struct Window<B: Backend> {
+    pub(crate) id: WindowId,
+    pub(crate) gate: Gate,
+    pub(crate) state: Mutex<Progress<B>>,
+    pub(crate) options: CaptureOptions<B>,
+    /// Set before the recorder leaves, so that the owner finds one or the other.
+    pub(crate) evicted: OnceLock<Error>,
+}
+
+/// How far a window has come.
+pub(crate) enum Progress<B: Backend> {
+    Prepared,
+    Recording(Recorder<B>),
+    Closed,
+}
+
+/// The owner's hold on its window: dropping it closes the window and discards what was recorded.
+pub struct WindowGuard<B: Backend> {
+    pub(crate) device: Arc<DeviceCore<B>>,
+    pub(crate) window: Arc<Window<B>>,
+}
+
+impl<B: Backend> WindowGuard<B> {
+    /// Opens a window for `core`: the stream is prepared.
+    pub(crate) fn open(core: &StreamCore<B>, options: CaptureOptions<B>) -> Result<Self> {
+        callback::refuse("prepare")?;
+        let device = &core.device;
+        device.poison.check()?;
+        if let Some(shared) = &options.share_arena
+            && shared.device.id != device.id
+        {
+            let (expected, found) = (device.id, shared.device.id);
+            return Err(Error::WrongDevice { operation: "prepare", object: "graph", expected, found });
+        }
+        let window = Arc::new(Window {
+            id: device.captures.open(core.id),
+            gate: Gate::new(),
+            state: Mutex::new(Progress::Prepared),
+            options,
+            evicted: OnceLock::new(),
+        });
+        device.windows.lock().push(window.clone());
+        Ok(WindowGuard { device: device.clone(), window })
+    }
+
+    /// Starts to record. On an error the caller drops the guard, which closes the window.
+    pub(crate) fn begin(&self, core: &mut StreamCore<B>) -> Result<()> {
+        callback::refuse("begin")?;
+        self.device.poison.check()?;
+        self.check()?;
+        self.device.backend.begin(core.id).map_err(|fault| self.device.poison.absorb(fault))?;
+        let mut state = self.window.state.lock();
+        if matches!(*state, Progress::Closed) {
+            drop(state);
+            self.device.backend.abandon(core.id);
+            return Err(self.closed_error());
+        }
+        *state = Progress::Recording(std::mem::take(&mut core.spare));
+        // Under the lock, so that an eviction in between cannot be published before this.
+        self.device.captures.begin(self.window.id);
+        Ok(())
+    }
+
+    /// `Evicted`, once somebody evicted the window.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.window.evicted.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        matches!(*self.window.state.lock(), Progress::Recording(_))
+    }
+
+    /// Runs `f` with the recorder.
+    pub(crate) fn record<T>(&self, f: impl FnOnce(&mut Recorder<B>) -> Result<T>) -> Result<T> {
+        match &mut *self.window.state.lock() {
+            Progress::Recording(recorder) => f(recorder),
+            Progress::Prepared | Progress::Closed => Err(self.closed_error()),
+        }
+    }
+
+    /// Takes the recorder out, if the window was recording.
+    pub(crate) fn take(&self) -> Option<Recorder<B>> {
+        take(&self.window)
+    }
+
+    /// Closes the window without a graph.
+    pub(crate) fn abandon(&self, how: Abandonment) {
+        if !matches!(self.window.gate.close(), GateState::Open | GateState::Sealing) {
+            return;
+        }
+        if let Some(mut recorder) = self.take() {
+            let doom = recorder.doom.take();
+            let ended = || Arc::new(Error::Abandoned { window: self.window.id, how });
+            recorder.kill(&doom.unwrap_or_else(ended));
+            self.device.backend.abandon(self.window.id.stream());
+        }
+        retire(&self.device, self.window.id);
+    }
+
+    pub(crate) fn closed_error(&self) -> Error {
+        let dropped = Error::Abandoned { window: self.window.id, how: Abandonment::Dropped };
+        self.window.evicted.get().cloned().unwrap_or(dropped)
+    }
+}
+
+impl<B: Backend> Drop for WindowGuard<B> {
+    fn drop(&mut self) {
+        self.abandon(Abandonment::Dropped);
+    }
+}
+
+/// Takes the recorder of `window` out, leaving it closed.
+pub(crate) fn take<B: Backend>(window: &Window<B>) -> Option<Recorder<B>> {
+    match std::mem::replace(&mut *window.state.lock(), Progress::Closed) {
+        Progress::Recording(recorder) => Some(recorder),
+        Progress::Prepared | Progress::Closed => None,
+    }
+}
+
+/// Takes a window off the records.
+pub(crate) fn retire<B: Backend>(device: &DeviceCore<B>, id: WindowId) {
+    device.windows.lock().retain(|window| window.id != id);
+    device.captures.close(id);
+}

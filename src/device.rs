@@ -1,0 +1,292 @@
+//! A device: its slots, its options, and what its streams share.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use static_assertions::assert_impl_all;
+
+use crate::backend::host::{Faults, Host, HostOptions, Stepper};
+use crate::backend::{Backend, Limits, Spares};
+use crate::callback;
+use crate::capture::eviction::{self, Eviction};
+use crate::capture::status::{CaptureStatus, DeviceCaptures, WindowId};
+use crate::capture::window::Window;
+use crate::error::{Error, Result};
+use crate::memory::pool::Pool;
+use crate::memory::reaper;
+use crate::memory::{Memory, MemoryUsage};
+use crate::order::Mark;
+use crate::poison::Poison;
+use crate::stream::Stream;
+use crate::stream_id::StreamId;
+
+/// A device: where streams run and buffers live. Cheap to clone; everything made on it keeps it alive.
+///
+/// A device has a fixed number of *slots*, the backend's own queues. Its streams, of which there may be any number,
+/// fold onto them by their id.
+pub struct Device<B: Backend = Host> {
+    pub(crate) core: Arc<DeviceCore<B>>,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions<B: Backend = Host> {
+    max_streams: usize,
+    memory_limit: Option<usize>,
+    zeroing: Zeroing,
+    backend: B::Options,
+}
+
+/// When fresh memory is zeroed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Zeroing {
+    /// `alloc` reads as zero; `alloc_scratch` has unspecified contents.
+    #[default]
+    OnRequest,
+    /// `alloc_scratch` reads as zero too, and no zeroing is left out because a kernel overwrites it.
+    Always,
+}
+
+impl<B: Backend> Default for DeviceOptions<B> {
+    fn default() -> Self {
+        let (memory_limit, zeroing) = (None, Zeroing::default());
+        DeviceOptions { max_streams: 8, memory_limit, zeroing, backend: B::Options::default() }
+    }
+}
+
+impl<B: Backend> DeviceOptions<B> {
+    /// The usual options: 8 slots, no limit of memory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many slots the device has, from 1 to 64 (out of range is brought into it).
+    pub fn max_streams(mut self, slots: usize) -> Self {
+        self.max_streams = slots.clamp(1, 64);
+        self
+    }
+
+    /// The most bytes that the device may hold from the driver.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// When fresh memory is zeroed.
+    pub fn zeroing(mut self, zeroing: Zeroing) -> Self {
+        self.zeroing = zeroing;
+        self
+    }
+
+    /// Options of the backend's own.
+    pub fn backend(mut self, options: B::Options) -> Self {
+        self.backend = options;
+        self
+    }
+}
+
+/// What everything made on a device shares.
+pub(crate) struct DeviceCore<B: Backend> {
+    pub(crate) id: u32,
+    pub(crate) backend: B,
+    pub(crate) limits: Limits,
+    pub(crate) zeroing: Zeroing,
+    pub(crate) poison: Arc<Poison>,
+    pub(crate) slots: Box<[Slot<B>]>,
+    /// Taken before any slot's lock by whoever must look beyond its own slot (see [`crate::order`]).
+    pub(crate) order: Mutex<()>,
+    pub(crate) captures: DeviceCaptures,
+    /// The open windows, so that any thread can evict one.
+    pub(crate) windows: Mutex<Vec<Arc<Window<B>>>>,
+    pub(crate) memory: Memory<B>,
+    streams: AtomicU64,
+    allocations: AtomicU64,
+}
+
+/// One of the backend's queues, and what belongs to it.
+pub(crate) struct Slot<B: Backend> {
+    lane: Mutex<Lane>,
+    pub(crate) queue: B::Queue,
+    pub(crate) spares: Arc<Spares<B>>,
+    pub(crate) pool: Mutex<Pool<B>>,
+}
+
+/// What a slot's lock guards: the numbering of its operations, and the records of all that the slot owns.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    /// The last operation that was enqueued.
+    pub(crate) seq: u64,
+}
+
+impl<B: Backend> DeviceCore<B> {
+    pub(crate) fn slot(&self, index: u32) -> &Slot<B> {
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "slot numbers come from `StreamId::slot` of this very device"
+        )]
+        &self.slots[index as usize]
+    }
+
+    pub(crate) fn lane(&self, slot: u32) -> MutexGuard<'_, Lane> {
+        self.slot(slot).lane.lock()
+    }
+
+    /// Whether the operation is done.
+    pub(crate) fn passed(&self, mark: Mark) -> bool {
+        self.backend.completed(&self.slot(mark.slot).queue) >= mark.seq
+    }
+
+    pub(crate) fn next_allocation(&self) -> u64 {
+        // Only uniqueness matters.
+        self.allocations.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl<B: Backend> Drop for DeviceCore<B> {
+    fn drop(&mut self) {
+        self.memory.graveyard.close();
+    }
+}
+
+impl<B: Backend> Device<B> {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn open(options: DeviceOptions<B>) -> Result<Self> {
+        static DEVICES: AtomicU32 = AtomicU32::new(0);
+        callback::refuse("opening a device")?;
+        let poison = Arc::new(Poison::default());
+        let backend = B::open(&options.backend, &poison).map_err(|fault| poison.absorb(fault))?;
+        let slots: Result<Vec<_>> = (0..options.max_streams.clamp(1, 64) as u32)
+            .map(|index| {
+                let spares = Spares::new();
+                let queue = backend.queue(index, spares.clone()).map_err(|fault| poison.absorb(fault))?;
+                Ok(Slot { lane: Mutex::default(), queue, spares, pool: Mutex::default() })
+            })
+            .collect();
+        let core = Arc::new(DeviceCore {
+            // Only uniqueness matters.
+            id: DEVICES.fetch_add(1, Ordering::Relaxed),
+            limits: backend.limits(),
+            backend,
+            zeroing: options.zeroing,
+            poison,
+            slots: slots?.into(),
+            order: Mutex::new(()),
+            captures: DeviceCaptures::new(),
+            windows: Mutex::default(),
+            memory: Memory::new(options.memory_limit),
+            streams: AtomicU64::new(0),
+            allocations: AtomicU64::new(0),
+        });
+        reaper::start(&core).map_err(|error| Error::Driver {
+            call: crate::backend::Call::Open,
+            message: error.to_string().into(),
+        })?;
+        Ok(Device { core })
+    }
+
+    /// A new stream, with an id that no other stream of this device has or will have.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], and [`Error::InCallback`] inside a kernel or host callback.
+    pub fn stream(&self) -> Result<Stream<crate::NoCapture, B>> {
+        callback::refuse("making a stream")?;
+        self.core.poison.check()?;
+        let index = self.core.streams.fetch_add(1, Ordering::Relaxed);
+        Ok(Stream::new(&self.core, StreamId::new(self.core.id, index)))
+    }
+
+    /// Which windows are open: a view that any thread may keep.
+    pub fn captures(&self) -> CaptureStatus {
+        self.core.captures.status()
+    }
+
+    /// Closes a window from any thread: nobody gets a graph, and the owner's next call returns [`Error::Evicted`].
+    ///
+    /// For a thread that opened a window and never came back: what the window pinned is let go at once. Buffers born
+    /// in it are lost; bytes from outside are what they were, since nothing ran.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`] if the window is closed already, or its owner is sealing it; nothing changes.
+    pub fn evict(&self, window: WindowId) -> Result<Eviction> {
+        callback::refuse("evicting a window")?;
+        eviction::evict(&self.core, window)
+    }
+
+    /// What the device holds in bytes.
+    pub fn memory_usage(&self) -> MemoryUsage {
+        self.core.memory.usage()
+    }
+
+    /// How many slots the device has.
+    pub fn max_streams(&self) -> usize {
+        self.core.slots.len()
+    }
+
+    /// The number that tells this device from every other one of the process, as errors print it.
+    pub fn index(&self) -> u32 {
+        self.core.id
+    }
+
+    /// The fault that poisoned the device, once it is lost.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] with the first fault.
+    pub fn check(&self) -> Result<()> {
+        self.core.poison.check()
+    }
+}
+
+impl Device<Host> {
+    /// A host device with the usual options.
+    ///
+    /// # Errors
+    /// What the system says of its threads.
+    pub fn host() -> Result<Self> {
+        Self::open(DeviceOptions::new())
+    }
+
+    /// A host device that runs nothing by itself, and the stepper that decides when queued work runs.
+    ///
+    /// # Errors
+    /// As for [`open`](Device::open).
+    pub fn stepped(options: DeviceOptions<Host>) -> Result<(Self, Stepper)> {
+        let backend = options.backend.clone().stepped();
+        let device = Self::open(options.backend(backend))?;
+        let stepper = Stepper::new(&device.core.backend);
+        Ok((device, stepper))
+    }
+
+    /// The faults that calls of this device's driver meet, and how often each was called.
+    pub fn faults(&self) -> Faults {
+        self.core.backend.faults().clone()
+    }
+
+    /// The options that the device was opened with.
+    pub fn host_options(&self) -> &HostOptions {
+        self.core.backend.options()
+    }
+}
+
+impl<B: Backend> Clone for Device<B> {
+    fn clone(&self) -> Self {
+        Device { core: self.core.clone() }
+    }
+}
+
+impl<B: Backend> std::fmt::Debug for Device<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device")
+            .field("backend", &B::NAME)
+            .field("index", &self.core.id)
+            .field("max_streams", &self.max_streams())
+            .finish_non_exhaustive()
+    }
+}
+
+assert_impl_all!(Device<Host>: Send, Sync, Clone);

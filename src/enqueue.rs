@@ -1,0 +1,453 @@
+//! What every phase can do: the operations of a stream.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::access::Access;
+use crate::backend::command::Work as What;
+use crate::backend::{Backend, Job, Waiter};
+use crate::buffer::{Buffer, Slice, Source, Target};
+use crate::capture::recorder::Kind;
+use crate::device::{Device, Zeroing};
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::kernel::{Args, Element, Grid, Kernel, Signature};
+use crate::memory::allocation::Allocation;
+use crate::memory::reserve;
+use crate::order::Mark;
+use crate::phase::CanWait;
+use crate::profile::{Profile, Stamps};
+use crate::readback::{ReadFuture, Readback, landed};
+use crate::stream_id::StreamId;
+use crate::submit::{self, Route};
+use crate::touch::Touches;
+use crate::work::{Pass, Work};
+
+/// Something that work can be enqueued on: a [`Stream`](crate::Stream) in any phase, a [`Work`], or an
+/// [`AnyStream`](crate::AnyStream).
+///
+/// A step is written once against this trait, and runs eagerly, as a warm-up, and as a recording:
+///
+/// ```
+/// use dacapo::prelude::*;
+///
+/// fn step<B: Backend>(s: &mut impl Enqueue<B>, add: &Kernel<(InOut<f32>, f32), B>, x: &mut Buffer<f32, B>) -> dacapo::Result<()> {
+///     s.launch(add, Grid::covering(x.len()), (&mut *x, 1.0f32))
+/// }
+/// ```
+///
+/// **An operation that fails** returns its error, and what it was to write is tainted: reading those bytes before they
+/// are written again returns the root cause. While the stream records, the recording is doomed instead, and cannot
+/// become a graph.
+///
+/// **While the stream records**, arguments are what they were at the call, on every replay: scalars and host bytes are
+/// copied into the graph, and buffers are those of the call. To change a value from replay to replay, keep it in a
+/// buffer and write that.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is nothing that work can be enqueued on",
+    label = "not a stream of backend `{B}`",
+    note = "work is enqueued on a `Stream` in any phase, on the `Work` that `record` and `capture` lend, or on an `AnyStream`"
+)]
+pub trait Enqueue<B: Backend>: sealed::Route<B> {
+    /// The stream's id.
+    fn stream_id(&self) -> StreamId {
+        self.core().id
+    }
+
+    /// The stream's device.
+    fn device_handle(&self) -> Device<B> {
+        Device { core: self.core().device.clone() }
+    }
+
+    /// A buffer of `len` elements that read as zero.
+    ///
+    /// While recording, the buffer is a name: `end` plans its memory, and every replay zeroes it again (unless no byte
+    /// could be read before it is written).
+    ///
+    /// # Errors
+    /// [`Error::BufferTooBig`] and [`Error::OutOfMemory`], with the numbers; nothing is allocated.
+    fn alloc<T: Element>(&mut self, len: usize) -> Result<Buffer<T, B>> {
+        allocate(&mut self.route("alloc")?, len, Fresh::Zeroed)
+    }
+
+    /// A buffer of `len` elements with unspecified contents, for those who overwrite all of it.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Enqueue::alloc).
+    fn alloc_scratch<T: Element>(&mut self, len: usize) -> Result<Buffer<T, B>> {
+        allocate(&mut self.route("alloc_scratch")?, len, Fresh::Scratch)
+    }
+
+    /// Launches `kernel` over `grid` with one tuple of arguments.
+    ///
+    /// An empty grid launches nothing. No allocation is made once warm.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], [`Error::Limit`] with the limit and both numbers, [`Error::Unchunkable`], what a buffer
+    /// that has no memory says, and what the driver says. The outputs are tainted.
+    fn launch<S: Signature, A: Args<S, B>>(
+        &mut self,
+        kernel: &Kernel<S, B>,
+        grid: Grid,
+        args: A,
+    ) -> Result<()> {
+        let mut route = self.route("launch")?;
+        let mut problem = route.gather("launch", |into| args.gather(into));
+        let loaded = &*kernel.loaded;
+        let device = &route.core.device;
+        if loaded.device != device.id {
+            let (expected, found) = (device.id, loaded.device);
+            problem = Some(Error::WrongDevice { operation: "launch", object: "kernel", expected, found });
+        }
+        let extent = match grid.resolve(&loaded.name, loaded.block, &device.limits) {
+            Ok(None) if problem.is_none() => return Ok(()),
+            Ok(extent) => extent,
+            Err(error) => {
+                problem.get_or_insert(error);
+                None
+            }
+        };
+        let extent = extent.unwrap_or_else(crate::kernel::Extent::nothing);
+        if problem.is_none() && B::runs_in_chunks(&loaded.code) {
+            problem = chunkable::<S, B>(&loaded.name, &route.core.uses, extent.outer()).err();
+        }
+        let (code, name) = (loaded.code.clone(), loaded.name.clone());
+        route.perform("launch", Job(What::Launch { code, name, extent }), Kind::Plain, problem).map(drop)
+    }
+
+    /// Copies all elements of `from` to `to`.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] with both lengths, and as for [`launch`](Enqueue::launch). `to` is tainted.
+    fn copy<T, F, D>(&mut self, from: F, to: D) -> Result<()>
+    where
+        T: Element,
+        F: Source<B, Element = T>,
+        D: Target<B, Element = T>,
+    {
+        let (from, to) = (from.source(), to.target());
+        let mut route = self.route("copy")?;
+        let mut problem = mismatch("copy", from.len(), to.len());
+        let gathered = route.gather("copy", |into| {
+            into.buffer(from, Access::Read);
+            into.buffer(to, Access::Write);
+        });
+        problem = problem.or(gathered);
+        if to.is_empty() && problem.is_none() {
+            return Ok(());
+        }
+        route.perform("copy", Job(What::Copy), Kind::Plain, problem).map(drop)
+    }
+
+    /// Sets every element of `to` to `value`.
+    ///
+    /// # Errors
+    /// As for [`launch`](Enqueue::launch). `to` is tainted.
+    fn fill<T: Element, D: Target<B, Element = T>>(&mut self, to: D, value: T) -> Result<()> {
+        let to = to.target();
+        let mut route = self.route("fill")?;
+        let problem = route.gather("fill", |into| {
+            into.buffer(to, Access::Write);
+            into.scalar(value);
+        });
+        if to.is_empty() && problem.is_none() {
+            return Ok(());
+        }
+        route.perform("fill", Job(What::Fill), Kind::Plain, problem).map(drop)
+    }
+
+    /// Writes all of `data` to `to`, which has as many elements.
+    ///
+    /// The bytes are copied before this returns. While recording, the graph owns that copy, and every replay writes it
+    /// again: to give each replay new input, write outside the recording.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] with both lengths, and as for [`launch`](Enqueue::launch). `to` is tainted.
+    fn write<T: Element, D: Target<B, Element = T>>(&mut self, to: D, data: &[T]) -> Result<()> {
+        let to = to.target();
+        let mut route = self.route("write")?;
+        let mut problem = mismatch("write", data.len(), to.len());
+        problem = problem.or(route.gather("write", |into| into.buffer(to, Access::Write)));
+        if to.is_empty() && problem.is_none() {
+            return Ok(());
+        }
+        let bytes: Arc<[u8]> = bytemuck::cast_slice(data).into();
+        route.perform("write", Job(What::Write { bytes }), Kind::Plain, problem).map(drop)
+    }
+
+    /// Calls `call` on the host when everything that this stream enqueued before is done, and before anything that it
+    /// enqueues later runs. A graph owns the callback and calls it once a replay.
+    ///
+    /// Inside, every call of this crate returns [`Error::InCallback`]. A panic is caught and reported by the stream's
+    /// next [`sync`](Enqueue::sync). In a graph this is a barrier; a callback that names what it uses
+    /// ([`host_call_with`](Enqueue::host_call_with)) leaves the rest its freedom.
+    ///
+    /// # Errors
+    /// What the driver says; it is not called.
+    fn host_call(&mut self, call: impl FnMut() + Send + 'static) -> Result<()> {
+        let mut route = self.route("host_call")?;
+        let job = Job(What::HostCall { call: Arc::new(Mutex::new(call)) });
+        route.perform("host_call", job, Kind::Barrier, None).map(drop)
+    }
+
+    /// [`host_call`](Enqueue::host_call), ordered only by the buffers that it names. A panic inside taints those that
+    /// it was to write, and if a buffer that it reads is tainted it is not called.
+    ///
+    /// # Errors
+    /// As for [`launch`](Enqueue::launch); it is not called, and what it was to write is tainted.
+    fn host_call_with(&mut self, touches: Touches<'_, B>, call: impl FnMut() + Send + 'static) -> Result<()> {
+        let mut route = self.route("host_call")?;
+        let problem = route.gather("host_call", |into| touches.gather(into));
+        let job = Job(What::HostCall { call: Arc::new(Mutex::new(call)) });
+        route.perform("host_call", job, Kind::Plain, problem).map(drop)
+    }
+
+    /// Makes `graph` part of what this stream does: replays it, or, while recording, records its nodes.
+    ///
+    /// The new graph keeps what it needs of the child's memory; the child may be dropped.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], and as for [`Graph::replay`].
+    fn embed(&mut self, graph: &mut Graph<B>) -> Result<()> {
+        let mut route = self.route("embed")?;
+        let (expected, found) = (route.core.device.id, graph.core.device.id);
+        if expected != found {
+            let error = Error::WrongDevice { operation: "embed", object: "graph", expected, found };
+            return Err(route.fail(error));
+        }
+        match route.window {
+            None => submit::replay(route.core, &graph.core).map(drop),
+            Some(guard) => guard.record(|recorder| {
+                recorder.refuse_if_doomed("embed")?;
+                let list = &graph.core.list;
+                recorder.embed(&graph.core.members, &list.nodes, &list.uses, &list.scalars);
+                Ok(())
+            }),
+        }
+    }
+
+    /// The elements of `from`, when everything that it depends on is done.
+    ///
+    /// # Errors
+    /// [`Error::Tainted`] with the root cause if any of the bytes was never written; [`Error::NotReplayed`];
+    /// [`Error::StillRecording`]; what the driver says.
+    fn read<T: Element, F: Source<B, Element = T>>(&mut self, from: F) -> Result<Vec<T>>
+    where
+        Self: CanWait,
+    {
+        let (readback, mark) = read(&mut self.route("read")?, from.source())?;
+        wait(self.core(), "read", mark, None)?;
+        landed(&readback)
+    }
+
+    /// [`read`](Enqueue::read), for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for `read`, and [`Error::Timeout`]: the read goes on, and its bytes are thrown away.
+    fn read_timeout<T: Element, F: Source<B, Element = T>>(
+        &mut self,
+        from: F,
+        timeout: Duration,
+    ) -> Result<Vec<T>>
+    where
+        Self: CanWait,
+    {
+        let (readback, mark) = read(&mut self.route("read")?, from.source())?;
+        wait(self.core(), "read", mark, Some(timeout))?;
+        landed(&readback)
+    }
+
+    /// [`read`](Enqueue::read) into `into`, which has as many elements.
+    ///
+    /// # Errors
+    /// As for `read`, and [`Error::LengthMismatch`]; `into` is as it was.
+    fn read_into<T: Element, F: Source<B, Element = T>>(&mut self, from: F, into: &mut [T]) -> Result<()>
+    where
+        Self: CanWait,
+    {
+        if let Some(error) = mismatch("read", from.source().len(), into.len()) {
+            return Err(error);
+        }
+        into.copy_from_slice(&self.read(from)?);
+        Ok(())
+    }
+
+    /// Enqueues a read and returns at once; the future resolves when the device has the elements.
+    ///
+    /// # Errors
+    /// As for [`read`](Enqueue::read), of what is known now; the future gives the rest.
+    fn read_async<T: Element, F: Source<B, Element = T>>(&mut self, from: F) -> Result<ReadFuture<T>>
+    where
+        Self: CanWait,
+    {
+        read(&mut self.route("read_async")?, from.source()).map(|(readback, _)| ReadFuture::new(readback))
+    }
+
+    /// Blocks until everything that this stream enqueued is done.
+    ///
+    /// # Errors
+    /// The first failure of this stream that its calls could not report, once; [`Error::DeviceLost`].
+    fn sync(&mut self) -> Result<()>
+    where
+        Self: CanWait,
+    {
+        sync(&mut self.route("sync")?, None)
+    }
+
+    /// [`sync`](Enqueue::sync), for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for `sync`, and [`Error::Timeout`]; everything goes on.
+    fn sync_timeout(&mut self, timeout: Duration) -> Result<()>
+    where
+        Self: CanWait,
+    {
+        sync(&mut self.route("sync")?, Some(timeout))
+    }
+
+    /// Runs `f` and measures how long the device took for what it enqueued.
+    ///
+    /// # Errors
+    /// What `f` returns, and as for [`sync`](Enqueue::sync).
+    fn profile<T>(&mut self, f: impl for<'w> FnOnce(&mut Work<'w, B>) -> Result<T>) -> Result<(T, Profile)>
+    where
+        Self: CanWait,
+    {
+        let stamps = Stamps::default();
+        let started = Instant::now();
+        let mut route = self.route("profile")?;
+        stamps.start(&mut route)?;
+        let value = f(&mut Work::lend(route.core, None, Pass::Direct))?;
+        let enqueued = started.elapsed();
+        let mark = stamps.stop(&mut self.route("profile")?)?;
+        wait(self.core(), "profile", mark, None)?;
+        Ok((value, stamps.profile(enqueued)))
+    }
+}
+
+pub(crate) mod sealed {
+    use super::*;
+    use crate::stream::StreamCore;
+
+    /// Where operations go. Only this crate's streams have it.
+    pub trait Route<B: Backend> {
+        fn route(&mut self, operation: &'static str) -> Result<super::Route<'_, B>>;
+        fn core(&self) -> &StreamCore<B>;
+    }
+}
+
+/// What a fresh buffer holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fresh {
+    Zeroed,
+    Scratch,
+}
+
+fn allocate<T: Element, B: Backend>(
+    route: &mut Route<'_, B>,
+    len: usize,
+    fresh: Fresh,
+) -> Result<Buffer<T, B>> {
+    const { assert!(size_of::<T>() > 0, "an element type without bytes cannot live in device memory") };
+    const { assert!(align_of::<T>() <= 256, "an element type aligned to more than 256 bytes is not supported") };
+    let device = route.core.device.clone();
+    let limit = device.limits.max_buffer;
+    let Some(bytes) = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= limit) else {
+        let requested = len.saturating_mul(size_of::<T>());
+        return Err(route.fail(Error::BufferTooBig { requested, limit }));
+    };
+    let zeroing =
+        if fresh == Fresh::Zeroed || device.zeroing == Zeroing::Always { Fresh::Zeroed } else { fresh };
+    let slot = route.core.slot;
+    let alloc = match route.window {
+        Some(guard) => {
+            let alloc = Allocation::recorded(&device, slot, bytes, guard.window.id);
+            guard.record(|recorder| {
+                recorder.refuse_if_doomed("alloc")?;
+                recorder.bear(&alloc);
+                Ok(())
+            })?;
+            alloc
+        }
+        None => {
+            let mode = route.core.mode;
+            let reserved = if bytes == 0 { None } else { Some(reserve(&device, slot, bytes, mode)?) };
+            if let Some(reserved) = &reserved
+                && zeroing == Fresh::Scratch
+                && device.backend.refuses_unwritten_reads()
+            {
+                reserved.contents.taint.set(0..bytes, Arc::new(Error::ReadBeforeWrite));
+            }
+            Allocation::placed(&device, slot, bytes, reserved)
+        }
+    };
+    let buffer = Buffer::new(alloc, len);
+    if zeroing == Fresh::Zeroed && bytes > 0 {
+        route.gather("alloc", |into| {
+            into.buffer(buffer.as_slice(), Access::Write);
+            into.scalar(0u8);
+        });
+        // What the user asked to be zeroed may be left out where nobody can tell; under `Always`, nothing is.
+        let kind = if device.zeroing == Zeroing::Always { Kind::Plain } else { Kind::Zeroing };
+        route.perform("alloc", Job(What::Fill), kind, None)?;
+    }
+    Ok(buffer)
+}
+
+fn mismatch(operation: &'static str, source_len: usize, target_len: usize) -> Option<Error> {
+    (source_len != target_len).then_some(Error::LengthMismatch { operation, source_len, target_len })
+}
+
+/// Whether every output divides evenly over `outer` rows.
+fn chunkable<S: Signature, B: Backend>(
+    kernel: &Arc<str>,
+    uses: &[crate::kernel::args::UseOf<B>],
+    outer: usize,
+) -> Result<()> {
+    let buffers = <S as crate::kernel::signature::sealed::Signature>::BUFFERS.iter().flatten();
+    for (param, used) in buffers.zip(uses).filter(|(param, _)| param.output) {
+        let len = (used.end - used.start) / param.element;
+        if outer == 0 || !len.is_multiple_of(outer) {
+            return Err(Error::Unchunkable { kernel: kernel.clone(), len, outer });
+        }
+    }
+    Ok(())
+}
+
+fn read<T: Element, B: Backend>(
+    route: &mut Route<'_, B>,
+    from: Slice<'_, T, B>,
+) -> Result<(Arc<Readback>, Mark)> {
+    let readback = Arc::new(Readback::default());
+    let mark = Mark { slot: route.core.slot, seq: 0 };
+    let problem = route.gather("read", |into| into.buffer(from, Access::Read));
+    if from.is_empty() && problem.is_none() {
+        readback.deliver(Ok(Vec::new()));
+        return Ok((readback, mark));
+    }
+    let job = Job(What::Read { into: readback.clone() });
+    let mark = route.perform("read", job, Kind::Plain, problem)?.unwrap_or(mark);
+    Ok((readback, mark))
+}
+
+fn sync<B: Backend>(route: &mut Route<'_, B>, timeout: Option<Duration>) -> Result<()> {
+    let mark = Mark { slot: route.core.slot, seq: route.core.last };
+    wait(route.core, "sync", mark, timeout)?;
+    match route.core.by.failures.take() {
+        Some(error) => Err((*error).clone()),
+        None => Ok(()),
+    }
+}
+
+fn wait<B: Backend>(
+    core: &crate::stream::StreamCore<B>,
+    operation: &'static str,
+    mark: Mark,
+    timeout: Option<Duration>,
+) -> Result<()> {
+    submit::block(&core.device, Waiter::Stream(core.id), operation, mark, timeout)
+}

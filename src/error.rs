@@ -1,0 +1,402 @@
+//! Everything that can go wrong, as one enum.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use static_assertions::assert_impl_all;
+
+use crate::backend::{Call, Fault};
+use crate::capture::status::WindowId;
+use crate::kernel::grid::GridLimit;
+use crate::phase::PhaseName;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong, with the numbers that a person needs.
+///
+/// What survives, and what to rebuild, goes by [`kind`](Error::kind). An error is cheap to clone: causes are shared.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An object of one device was used on another one.
+    #[error(
+        "{operation}: the {object} belongs to device {found}, this stream to device {expected}; copy through the host, or make it on this device"
+    )]
+    WrongDevice {
+        /// The call that was refused.
+        operation: &'static str,
+        /// What was foreign: a buffer, a kernel, a graph.
+        object: &'static str,
+        /// The device of the stream.
+        expected: u32,
+        /// The device of the object.
+        found: u32,
+    },
+    /// A range does not lie inside what it was taken from.
+    #[error("elements {start}..{end} do not lie in a buffer of {len} elements")]
+    OutOfRange {
+        /// The first element asked for.
+        start: usize,
+        /// One past the last element asked for.
+        end: usize,
+        /// How many there are.
+        len: usize,
+    },
+    /// Two lengths that must agree do not.
+    #[error(
+        "{operation}: the source has {source_len} elements, the destination {target_len}; take a slice of the longer one"
+    )]
+    LengthMismatch {
+        /// The call that was refused.
+        operation: &'static str,
+        /// Elements in the source.
+        source_len: usize,
+        /// Elements in the destination.
+        target_len: usize,
+    },
+    /// A cast does not come out even.
+    #[error("{bytes} bytes are not a whole number of elements of {element} bytes")]
+    CastSize {
+        /// Bytes to be cast.
+        bytes: usize,
+        /// The size of the new element type.
+        element: usize,
+    },
+    /// A cast starts at a byte where the new element type may not start.
+    #[error(
+        "the range starts at byte {start} of its allocation, which is not a multiple of the {align} that the element type needs"
+    )]
+    CastAlignment {
+        /// The first byte of the range.
+        start: usize,
+        /// The alignment of the new element type.
+        align: usize,
+    },
+    /// A launch is larger than the device allows.
+    #[error("{kernel}: {limit} is {requested}, and this device allows {allowed}")]
+    Limit {
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// Which limit.
+        limit: GridLimit,
+        /// What the launch asked for.
+        requested: u64,
+        /// What the device allows.
+        allowed: u64,
+    },
+    /// An output of a kernel that runs in chunks cannot be divided evenly over the outermost dimension of its grid.
+    #[error(
+        "{kernel}: an output of {len} elements cannot be divided evenly over the {outer} rows of the grid; make it a multiple of them"
+    )]
+    Unchunkable {
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// Elements of the output.
+        len: usize,
+        /// The extent of the grid's outermost dimension that is not 1.
+        outer: usize,
+    },
+    /// The program has no source for this backend.
+    #[error("program `{program}` has no source for the {backend} backend; add `.{hint}(..)` before `load`")]
+    MissingSource {
+        /// The program's name.
+        program: Arc<str>,
+        /// The backend that it was loaded for.
+        backend: &'static str,
+        /// The method of `Program` that supplies what is missing.
+        hint: &'static str,
+    },
+    /// No memory, although everything that could be given back was.
+    #[error("out of memory: {requested} bytes requested with {held} held (limit {}) and {free_in_pool} of them free, in pieces that do not fit", Limitless(*limit))]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes that the device holds from the driver.
+        held: usize,
+        /// Bytes of those that are free in the pool that was asked.
+        free_in_pool: usize,
+        /// The limit that the user set, if any.
+        limit: Option<usize>,
+    },
+    /// No device of this kind could ever serve the request.
+    #[error("a buffer of {requested} bytes is larger than the {limit} that this device can address at once")]
+    BufferTooBig {
+        /// Bytes asked for (saturating).
+        requested: usize,
+        /// The most that one buffer may have.
+        limit: usize,
+    },
+    /// The arena planned for a graph is larger than `CaptureOptions::arena_limit`.
+    #[error("the graph needs an arena of {needed} bytes, and its options allow {limit}")]
+    ArenaLimit {
+        /// Bytes that the plan needs.
+        needed: usize,
+        /// Bytes that the options allow.
+        limit: usize,
+    },
+    /// The bytes were never written, because what should have written them failed.
+    #[error("these bytes were not written: {cause}")]
+    Tainted {
+        /// The first failure, however many skipped operations ago.
+        #[source]
+        cause: Arc<Error>,
+    },
+    /// The buffer was born in a recording whose graph has not been replayed yet.
+    #[error("nothing has written this buffer yet: it was recorded, and its graph was not replayed since")]
+    NotReplayed,
+    /// Scratch memory was read before it was written, on a device that detects it.
+    #[error("this scratch buffer was read before anything wrote it; use `alloc`, which reads as zero")]
+    ReadBeforeWrite,
+    /// The buffer was born in a recording that is still open, and was used outside it.
+    #[error(
+        "{operation}: the buffer was born in {window}, which is still recording; end the recording first"
+    )]
+    StillRecording {
+        /// The call that was refused.
+        operation: &'static str,
+        /// The window that it was born in.
+        window: WindowId,
+    },
+    /// The buffer was born in a recording that never became a graph.
+    #[error("the buffer was born in a recording that never became a graph: {cause}")]
+    NeverSealed {
+        /// What ended the recording.
+        #[source]
+        cause: Arc<Error>,
+    },
+    /// The recording was given up by its owner.
+    #[error("{window} was {how}")]
+    Abandoned {
+        /// The window.
+        window: WindowId,
+        /// How it ended.
+        how: Abandonment,
+    },
+    /// An earlier operation of this window failed, so that it can only be ended or aborted.
+    #[error("{operation}: not recorded, since the recording already failed: {cause}")]
+    Doomed {
+        /// The call that was refused.
+        operation: &'static str,
+        /// The failure that doomed the recording.
+        #[source]
+        cause: Arc<Error>,
+    },
+    /// Another thread evicted the window.
+    #[error("{window} was evicted by {by}{}", Before(doomed_by))]
+    Evicted {
+        /// The window.
+        window: WindowId,
+        /// The thread that evicted it.
+        by: Arc<str>,
+        /// What had already doomed it, if anything.
+        doomed_by: Option<Arc<Error>>,
+    },
+    /// No window of that name is open, or its owner is sealing it just now.
+    #[error("{window} is not open any more: there is nothing to evict")]
+    NotOpen {
+        /// The window that was named.
+        window: WindowId,
+    },
+    /// A stream whose phase is known only at run time was asked for something that its phase does not allow.
+    #[error("{operation}: the stream is {is}, and this needs {needs}")]
+    WrongPhase {
+        /// The call that was refused.
+        operation: &'static str,
+        /// The phase that the stream is in.
+        is: PhaseName,
+        /// What the call needs.
+        needs: &'static str,
+    },
+    /// A call from inside a kernel or a host callback. The device runs it, so nothing that asks the device may wait.
+    #[error(
+        "{operation}: called from inside a kernel or host callback, where no call of this crate is allowed"
+    )]
+    InCallback {
+        /// The call that was refused.
+        operation: &'static str,
+    },
+    /// A kernel panicked; its outputs are tainted.
+    #[error("kernel `{kernel}` panicked: {message}")]
+    KernelPanicked {
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// The panic's message.
+        message: Arc<str>,
+    },
+    /// A host callback panicked; what it was to write is tainted.
+    #[error("a host callback panicked: {message}")]
+    CallbackPanicked {
+        /// The panic's message.
+        message: Arc<str>,
+    },
+    /// The driver refused a call. The device goes on.
+    #[error("the driver refused {call}: {message}")]
+    Driver {
+        /// Which call.
+        call: Call,
+        /// What it said.
+        message: Arc<str>,
+    },
+    /// The device is gone: a sticky fault, after which no call can succeed.
+    #[error("the device is lost: {first}; make a new `Device` and rebuild what lived on this one")]
+    DeviceLost {
+        /// The fault that poisoned it.
+        first: Arc<Fault>,
+    },
+    /// The wait was longer than its limit. What was waited for goes on.
+    #[error("{operation}: not done after {waited:?}; it goes on, and may be waited for again")]
+    Timeout {
+        /// The call that gave up.
+        operation: &'static str,
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// This backend, or this device, cannot do it.
+    #[error("{operation} is not supported: {reason}")]
+    Unsupported {
+        /// The call that was refused.
+        operation: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The user's own error, from inside a recorded or captured step.
+    #[error("the step failed: {0}")]
+    Step(#[source] Arc<dyn std::error::Error + Send + Sync>),
+}
+
+/// How a recording ended without becoming a graph, when nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Abandonment {
+    /// By a call of `abort`.
+    Aborted,
+    /// Its stream was dropped: an early return, or a panic.
+    Dropped,
+}
+
+/// What an error means for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A call that cannot be right. Nothing else was harmed; mend the call.
+    Misuse,
+    /// Memory or a limit ran out. Everything made before lives on; free something, or ask for less.
+    Exhausted,
+    /// Bytes that were never written. Write them again in full, or run again what failed.
+    Tainted,
+    /// One operation failed, and its outputs are tainted. Everything else lives on.
+    Failed,
+    /// The device is gone with all that lived on it. Make a new one.
+    Lost,
+    /// This device or backend cannot do it, now or later.
+    Unsupported,
+    /// A window was evicted. Its stream and the buffers from outside live on; capture again.
+    Evicted,
+    /// A wait ran out of time. What was waited for goes on.
+    Timeout,
+    /// The user's own error.
+    Step,
+}
+
+impl Error {
+    /// Wraps an error of the user's own, so that a recorded step can return it with `?`.
+    ///
+    /// ```
+    /// # use dacapo::Error;
+    /// let parsed: Result<i32, Error> = "x".parse::<i32>().map_err(Error::step);
+    /// assert!(parsed.unwrap_err().step_as::<std::num::ParseIntError>().is_some());
+    /// ```
+    pub fn step(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Step(Arc::from(error.into()))
+    }
+
+    /// The user's own error inside an [`Error::Step`], if it is one of type `E`.
+    pub fn step_as<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match self {
+            Error::Step(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// What this error means for the program.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::WrongDevice { .. }
+            | Error::OutOfRange { .. }
+            | Error::LengthMismatch { .. }
+            | Error::CastSize { .. }
+            | Error::CastAlignment { .. }
+            | Error::Unchunkable { .. }
+            | Error::StillRecording { .. }
+            | Error::WrongPhase { .. }
+            | Error::NotOpen { .. }
+            | Error::InCallback { .. } => ErrorKind::Misuse,
+            Error::Limit { .. }
+            | Error::OutOfMemory { .. }
+            | Error::BufferTooBig { .. }
+            | Error::ArenaLimit { .. } => ErrorKind::Exhausted,
+            Error::Tainted { .. }
+            | Error::NotReplayed
+            | Error::ReadBeforeWrite
+            | Error::NeverSealed { .. }
+            | Error::Abandoned { .. } => ErrorKind::Tainted,
+            Error::KernelPanicked { .. } | Error::CallbackPanicked { .. } | Error::Driver { .. } => {
+                ErrorKind::Failed
+            }
+            Error::Doomed { cause, .. } => cause.kind(),
+            Error::Evicted { .. } => ErrorKind::Evicted,
+            Error::DeviceLost { .. } => ErrorKind::Lost,
+            Error::Timeout { .. } => ErrorKind::Timeout,
+            Error::MissingSource { .. } | Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::Step(_) => ErrorKind::Step,
+        }
+    }
+
+    /// The failure at the bottom: what [`Error::Tainted`] and its like carry, however deep.
+    pub fn root(&self) -> &Error {
+        match self {
+            Error::Tainted { cause } | Error::NeverSealed { cause } | Error::Doomed { cause, .. } => {
+                cause.root()
+            }
+            other => other,
+        }
+    }
+}
+
+/// Prints a limit, or that there is none.
+struct Limitless(Option<usize>);
+
+impl std::fmt::Display for Limitless {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(limit) => write!(f, "{limit}"),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+/// Prints what had already doomed an evicted window.
+struct Before<'a>(&'a Option<Arc<Error>>);
+
+impl std::fmt::Display for Before<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(cause) => write!(f, ", after it had failed already: {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Abandonment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Abandonment::Aborted => "aborted by its owner",
+            Abandonment::Dropped => "dropped before its end",
+        })
+    }
+}
+
+assert_impl_all!(Error: Send, Sync, Clone, std::error::Error);

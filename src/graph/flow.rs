@@ -1,0 +1,280 @@
+//! From what each node reads and writes to the edges between them.
+
+#![forbid(unsafe_code)]
+// reason: node numbers index lists with one element a node, and the tracks of all allocations are made before any
+// use is looked at.
+#![allow(clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::reach::{Builder, Reach};
+use crate::access::Access;
+
+const NONE: u32 = u32::MAX;
+
+/// One use of one allocation by one node: the bytes `start..end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) alloc: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) access: Access,
+}
+
+/// What a node uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Footprint<'a> {
+    pub(crate) uses: &'a [Use],
+    /// Ordered after everything recorded before it and before everything recorded after it.
+    pub(crate) barrier: bool,
+}
+
+/// The edges of a graph, none of which the others imply, from lower to higher indices.
+#[derive(Debug, Default)]
+pub struct Dag {
+    preds: Lists,
+    succs: Lists,
+}
+
+impl Dag {
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.preds.ends.len()
+    }
+
+    /// How many edges there are.
+    pub(crate) fn edge_count(&self) -> usize {
+        self.preds.flat.len()
+    }
+
+    /// The nodes that `n` directly follows, ascending; empty for a node that is not there.
+    pub(crate) fn preds(&self, n: u32) -> &[u32] {
+        self.preds.list(n)
+    }
+
+    /// The nodes that directly follow `n`, ascending; empty for a node that is not there.
+    pub(crate) fn succs(&self, n: u32) -> &[u32] {
+        self.succs.list(n)
+    }
+
+    fn from_preds(preds: Lists) -> Self {
+        let succs = preds.transposed();
+        Self { preds, succs }
+    }
+}
+
+/// The edges and the order of `nodes`, in record order: exactly the conflicts of their uses, by byte range, and
+/// their barriers.
+///
+/// `allocs` is how many allocations there are, as a hint. A use costs one step for each piece of its range that
+/// was last used differently: many uses of whole allocations or of fixed slices are cheap, many reads of all that
+/// many small writes wrote are not.
+pub(crate) fn data_flow<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: usize) -> (Dag, Reach) {
+    let nodes: Vec<Footprint<'a>> = nodes.collect();
+    let mut tracks = tracks(&nodes, allocs);
+    let mut builder = Builder::new(nodes.len());
+    let mut preds = Lists::default();
+    let mut found = Vec::new();
+    let mut barrier = None;
+    for (n, node) in (0_u32..).zip(&nodes) {
+        found.clear();
+        for used in node.uses.iter().filter(|used| used.start < used.end) {
+            tracks[used.alloc as usize].apply(n, used, builder.reach(), &mut found);
+        }
+        if node.barrier {
+            preds.push(&builder.push_barrier(barrier.unwrap_or(0)));
+            barrier = Some(n);
+            continue;
+        }
+        // What comes before the last barrier is ordered by it.
+        found.retain(|p| *p != n && barrier.is_none_or(|b| *p > b));
+        if found.is_empty() {
+            found.extend(barrier);
+        }
+        found.sort_unstable();
+        found.dedup();
+        builder.push(&mut found);
+        preds.push(&found);
+    }
+    (Dag::from_preds(preds), builder.finish())
+}
+
+/// The graph in which each of `nodes` nodes follows the one before it.
+pub(crate) fn sequential(nodes: usize) -> (Dag, Reach) {
+    let mut builder = Builder::new(nodes);
+    let mut preds = Lists::default();
+    for n in 0..nodes as u32 {
+        let mut before: Vec<u32> = n.checked_sub(1).into_iter().collect();
+        builder.push(&mut before);
+        preds.push(&before);
+    }
+    (Dag::from_preds(preds), builder.finish())
+}
+
+/// One list a node, stored end to end.
+#[derive(Debug, Default)]
+struct Lists {
+    ends: Vec<usize>,
+    flat: Vec<u32>,
+}
+
+impl Lists {
+    fn push(&mut self, list: &[u32]) {
+        self.flat.extend_from_slice(list);
+        self.ends.push(self.flat.len());
+    }
+
+    fn list(&self, n: u32) -> &[u32] {
+        let n = n as usize;
+        let Some(&end) = self.ends.get(n) else { return &[] };
+        let start = if n == 0 { 0 } else { self.ends[n - 1] };
+        &self.flat[start..end]
+    }
+
+    /// The lists of who names whom; sorted, since the naming nodes are visited in order.
+    fn transposed(&self) -> Lists {
+        let mut next = vec![0; self.ends.len()];
+        for named in &self.flat {
+            next[*named as usize] += 1;
+        }
+        let mut total = 0;
+        for count in &mut next {
+            total += std::mem::replace(count, total);
+        }
+        let mut flat = vec![0; total];
+        for n in 0..self.ends.len() as u32 {
+            for named in self.list(n) {
+                let at = &mut next[*named as usize];
+                flat[*at] = n;
+                *at += 1;
+            }
+        }
+        // Filling a list moved its start to its end.
+        Lists { ends: next, flat }
+    }
+}
+
+/// Who used the bytes of one allocation last.
+struct Track {
+    /// All bytes that any node uses; a use of exactly these takes the short way.
+    extent: Range<u64>,
+    /// Where nothing ever writes, no use conflicts, and nothing is tracked.
+    written: bool,
+    state: State,
+}
+
+enum State {
+    /// All bytes have the same last uses.
+    Whole(Last),
+    /// Consecutive pieces of the extent, by where they start.
+    Pieces(BTreeMap<u64, Piece>),
+}
+
+struct Piece {
+    end: u64,
+    last: Last,
+}
+
+/// The last node to write some bytes, and the nodes that have read them since.
+#[derive(Clone)]
+struct Last {
+    writer: u32,
+    readers: SmallVec<[u32; 3]>,
+}
+
+impl Last {
+    fn written_by(writer: u32) -> Self {
+        Self { writer, readers: SmallVec::new() }
+    }
+
+    /// Notes a use by `n`, and adds to `found` whatever it must follow. A writer with readers is left out: the
+    /// readers follow it.
+    fn apply(&mut self, n: u32, access: Access, reach: &Reach, found: &mut Vec<u32>) {
+        if access.writes() && !self.readers.is_empty() {
+            found.extend_from_slice(&self.readers);
+        } else if self.writer != NONE {
+            found.push(self.writer);
+        }
+        if access.writes() {
+            self.writer = n;
+            self.readers.clear();
+        } else if self.readers.last() != Some(&n) {
+            // What follows the newer reader follows the older one: along a chain, the list stays short.
+            if let [.., older, newer] = self.readers[..]
+                && reach.happens_before(older, newer)
+            {
+                self.readers.truncate(self.readers.len() - 2);
+                self.readers.push(newer);
+            }
+            self.readers.push(n);
+        }
+    }
+}
+
+fn tracks(nodes: &[Footprint<'_>], allocs: usize) -> Vec<Track> {
+    let unused = || Track { extent: 0..0, written: false, state: State::Whole(Last::written_by(NONE)) };
+    let mut tracks: Vec<Track> = Vec::with_capacity(allocs);
+    for used in nodes.iter().flat_map(|node| node.uses).filter(|used| used.start < used.end) {
+        let alloc = used.alloc as usize;
+        if alloc >= tracks.len() {
+            tracks.resize_with(alloc + 1, unused);
+        }
+        let track = &mut tracks[alloc];
+        let known = if track.extent.is_empty() { used.start..used.end } else { track.extent.clone() };
+        track.extent = known.start.min(used.start)..known.end.max(used.end);
+        track.written |= used.access.writes();
+    }
+    tracks
+}
+
+impl Track {
+    /// Notes a use by `n`, and adds to `found` what it must follow, with repetitions and perhaps `n` itself.
+    fn apply(&mut self, n: u32, used: &Use, reach: &Reach, found: &mut Vec<u32>) {
+        if !self.written {
+            return;
+        }
+        let whole = used.start == self.extent.start && used.end == self.extent.end;
+        match &mut self.state {
+            State::Whole(last) if whole => return last.apply(n, used.access, reach, found),
+            State::Whole(last) => {
+                let piece = Piece { end: self.extent.end, last: last.clone() };
+                self.state = State::Pieces(BTreeMap::from([(self.extent.start, piece)]));
+            }
+            State::Pieces(_) => {}
+        }
+        let State::Pieces(pieces) = &mut self.state else { return };
+        split(pieces, used.start);
+        split(pieces, used.end);
+        for piece in pieces.range_mut(used.start..used.end).map(|(_, piece)| piece) {
+            piece.last.apply(n, used.access, reach, found);
+        }
+        if whole && used.access.writes() {
+            self.state = State::Whole(Last::written_by(n));
+        } else if used.access.writes() {
+            join(pieces, used.start..used.end);
+        }
+    }
+}
+
+/// Makes a piece start at `at`, unless that is an end of the extent.
+fn split(pieces: &mut BTreeMap<u64, Piece>, at: u64) {
+    let Some((&start, piece)) = pieces.range_mut(..=at).next_back() else { return };
+    if start < at && at < piece.end {
+        let rest = Piece { end: piece.end, last: piece.last.clone() };
+        piece.end = at;
+        pieces.insert(at, rest);
+    }
+}
+
+/// Makes one piece of those in `range`, which have just been written as one.
+fn join(pieces: &mut BTreeMap<u64, Piece>, range: Range<u64>) {
+    while let Some(next) = pieces.range(range.start + 1..range.end).next().map(|(start, _)| *start) {
+        pieces.remove(&next);
+    }
+    if let Some(piece) = pieces.get_mut(&range.start) {
+        piece.end = range.end;
+    }
+}

@@ -1,0 +1,161 @@
+//! `Graph`: recorded work, ready to be replayed.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod flow;
+pub(crate) mod inspect;
+#[cfg(test)]
+mod oracle_tests;
+pub(crate) mod plan;
+pub(crate) mod reach;
+pub(crate) mod ticket;
+pub(crate) mod zeroing;
+
+use std::sync::Arc;
+
+use static_assertions::{assert_impl_all, assert_not_impl_any};
+
+use crate::backend::Backend;
+use crate::backend::host::Host;
+use crate::callback;
+use crate::capture::recorder::Node;
+use crate::capture::seal::Footprints;
+use crate::device::DeviceCore;
+use crate::error::{Error, Result};
+use crate::failures::Reports;
+use crate::graph::flow::{Dag, Use};
+use crate::graph::ticket::Ticket;
+use crate::memory::allocation::Allocation;
+use crate::order::{GraphOrder, enter_all};
+use crate::phase::CanReplay;
+use crate::submit;
+
+/// Recorded work, ready to be replayed; made by [`Stream::end`](crate::Stream::end),
+/// [`record`](crate::Stream::record) and [`capture`](crate::Stream::capture).
+///
+/// **What a replay does.** Every recorded operation, once: launches with the arguments of the recording, writes of the
+/// bytes of the recording, zeroing, callbacks. It reads and writes the buffers of the recording, with what they hold
+/// when it runs. Nodes that share no bytes may run side by side.
+///
+/// **What it holds.** The graph pins the buffers that it uses: they live as long as it does, also when every handle
+/// is dropped. Buffers born in the recording that nobody holds share the bytes of one arena, which belongs to the graph.
+///
+/// **Its order.** A replay runs after everything that was enqueued before it on its own stream, after every conflicting
+/// use of its buffers on other streams, after its own earlier replays, and after those of graphs with which it shares
+/// bytes; and those that come later wait for it. A graph without nodes replays as a no-op.
+///
+/// Dropping a graph neither blocks nor frees anything that a replay in flight needs.
+#[must_use = "a graph that is dropped was recorded for nothing"]
+pub struct Graph<B: Backend = Host> {
+    pub(crate) core: Arc<GraphCore<B>>,
+    /// Replayed by one thread at a time: `Send`, and `&mut self` to replay.
+    _not_sync: std::marker::PhantomData<std::cell::Cell<()>>,
+}
+
+/// What a graph is made of.
+pub struct GraphCore<B: Backend> {
+    pub(crate) device: Arc<DeviceCore<B>>,
+    pub(crate) order: Arc<GraphOrder>,
+    pub(crate) exec: Arc<B::Exec>,
+    pub(crate) reports: Arc<Reports>,
+    pub(crate) list: NodeList<B>,
+    pub(crate) dag: Dag,
+    /// Every allocation that the graph uses, its arena last.
+    pub(crate) members: Vec<Arc<Allocation<B>>>,
+    /// Per member, how the graph uses it.
+    pub(crate) footprints: Vec<Footprints>,
+    pub(crate) arena: Option<Arc<Allocation<B>>>,
+    pub(crate) arena_bytes: usize,
+    pub(crate) unshared_bytes: usize,
+}
+
+/// The nodes in the order of recording, with their uses in terms of the graph's members.
+pub(crate) struct NodeList<B: Backend> {
+    pub(crate) nodes: Vec<Node<B>>,
+    pub(crate) uses: Vec<Use>,
+    pub(crate) scalars: Vec<u8>,
+}
+
+impl<B: Backend> Default for NodeList<B> {
+    fn default() -> Self {
+        NodeList { nodes: Vec::new(), uses: Vec::new(), scalars: Vec::new() }
+    }
+}
+
+impl<B: Backend> Graph<B> {
+    pub(crate) fn new(core: GraphCore<B>) -> Self {
+        Graph { core: Arc::new(core), _not_sync: std::marker::PhantomData }
+    }
+
+    /// Enqueues one replay on `stream`, which may be any stream of the device that executes.
+    ///
+    /// Costs the same however many buffers the graph uses, and allocates nothing. The ticket need not be kept.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], [`Error::DeviceLost`], [`Error::InCallback`]: nothing was done. What the driver says
+    /// when it refuses the replay: everything that the graph writes is tainted with it, until it is written again.
+    pub fn replay<S: CanReplay<B>>(&mut self, stream: &mut S) -> Result<Ticket<B>> {
+        let route = stream.route("replay")?;
+        let (expected, found) = (route.core.device.id, self.core.device.id);
+        if expected != found {
+            return Err(Error::WrongDevice { operation: "replay", object: "graph", expected, found });
+        }
+        stream_executes(&route)?;
+        let mark = submit::replay(route.core, &self.core)?;
+        Ok(Ticket::new(&self.core, mark))
+    }
+}
+
+/// Only a stream whose phase is known at run time can get here while it records.
+fn stream_executes<B: Backend>(route: &submit::Route<'_, B>) -> Result<()> {
+    if route.window.is_none() {
+        return Ok(());
+    }
+    let (is, needs) = (
+        crate::PhaseName::Recording,
+        "a stream that executes: end the recording first, or `embed` the graph",
+    );
+    Err(Error::WrongPhase { operation: "replay", is, needs })
+}
+
+impl<B: Backend> Drop for Graph<B> {
+    fn drop(&mut self) {
+        // Inside a callback nothing may be asked of the driver, nor of the locks of whoever waits for the callback.
+        if callback::inside() {
+            self.core.device.memory.graveyard.defer(self.core.clone());
+        }
+    }
+}
+
+impl<B: Backend> Drop for GraphCore<B> {
+    /// Folds the last replay back into every member, before the members are let go: whoever uses them, or gets their
+    /// bytes, waits for it.
+    fn drop(&mut self) {
+        let _everything = enter_all(&self.device);
+        let last = self.order.state.lock().last;
+        for (alloc, ranges) in self.members.iter().zip(&self.footprints) {
+            let mut state = alloc.state.lock();
+            state.members.retain(|member| !Arc::ptr_eq(&member.graph, &self.order));
+            if let Some(last) = last {
+                ranges.iter().for_each(|(range, access)| state.uses.fold(range.clone(), *access, last));
+            }
+        }
+        for link in self.order.links.lock().drain(..) {
+            link.links.lock().retain(|known| !Arc::ptr_eq(known, &self.order));
+            last.into_iter().for_each(|last| link.note(last));
+        }
+    }
+}
+
+impl<B: Backend> std::fmt::Debug for Graph<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Graph")
+            .field("nodes", &self.nodes())
+            .field("edges", &self.edges())
+            .field("arena_bytes", &self.arena_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+assert_impl_all!(Graph<Host>: Send);
+assert_not_impl_any!(Graph<Host>: Sync, Clone);

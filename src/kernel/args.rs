@@ -1,0 +1,156 @@
+//! What a launch is given: a tuple that fits the kernel's signature, checked at compile time.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use crate::access::Access;
+use crate::backend::Backend;
+use crate::buffer::{Buffer, Slice, SliceMut};
+use crate::error::Error;
+use crate::kernel::signature::{In, InOut, Out, Signature};
+use crate::memory::allocation::Allocation;
+
+/// The arguments of a launch: a tuple with one [`Arg`] for each parameter of the signature `S`.
+#[diagnostic::on_unimplemented(
+    message = "these arguments do not fit a kernel of signature `{S}`",
+    label = "the arguments are `{Self}`",
+    note = "pass one tuple with as many arguments as the signature has parameters; a single one is `(&buffer,)`"
+)]
+pub trait Args<S: Signature, B: Backend>: sealed::Args<S, B> {}
+
+/// One argument of a launch, for a parameter of kind `P`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument for a kernel parameter `{P}` on `{B}`",
+    label = "this argument does not fit the parameter `{P}`",
+    note = "`In<T>` takes `&buffer` or a `Slice`; `Out<T>` and `InOut<T>` take `&mut buffer` or a `SliceMut`; a scalar is passed by value",
+    note = "element types must be equal (`buffer.cast()` changes one), and the buffer must live on the kernel's backend",
+    note = "if you hold a `&mut` already, pass it on as `&mut *it`"
+)]
+pub trait Arg<P, B: Backend>: sealed::Arg<P, B> {}
+
+/// What a launch uses of one allocation, before it is resolved.
+pub struct UseOf<B: Backend> {
+    pub(crate) alloc: Arc<Allocation<B>>,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) access: Access,
+}
+
+/// Collects the arguments of one operation, and the first thing that is wrong with them.
+pub struct Gather<'g, B: Backend> {
+    pub(crate) device: u32,
+    pub(crate) operation: &'static str,
+    pub(crate) uses: &'g mut Vec<UseOf<B>>,
+    pub(crate) scalars: &'g mut Vec<u8>,
+    pub(crate) error: Option<Error>,
+}
+
+impl<B: Backend> Gather<'_, B> {
+    /// A buffer of another device is reported and left out, so that what is left can still be tainted.
+    pub(crate) fn buffer<T: Pod>(&mut self, slice: Slice<'_, T, B>, access: Access) {
+        let (alloc, start, end) = slice.parts();
+        let found = alloc.device_id();
+        self.used(UseOf { alloc: alloc.clone(), start, end, access }, found);
+    }
+
+    pub(crate) fn used(&mut self, used: UseOf<B>, found: u32) {
+        if found == self.device {
+            self.uses.push(used);
+            return;
+        }
+        let (operation, expected) = (self.operation, self.device);
+        let error = Error::WrongDevice { operation, object: "buffer", expected, found };
+        self.error.get_or_insert(error);
+    }
+
+    pub(crate) fn scalar<T: Pod>(&mut self, value: T) {
+        self.scalars.extend_from_slice(bytemuck::bytes_of(&value));
+    }
+}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Args<S, B: Backend> {
+        fn gather(self, into: &mut Gather<'_, B>);
+    }
+
+    pub trait Arg<P, B: Backend> {
+        fn gather(self, into: &mut Gather<'_, B>);
+    }
+}
+
+macro_rules! arg {
+    ($param:ident, $access:expr, $(($($life:lifetime)*) $ty:ty, $this:ident => $slice:expr;)*) => { $(
+        impl<$($life,)* T: Pod, B: Backend> sealed::Arg<$param<T>, B> for $ty {
+            fn gather(self, into: &mut Gather<'_, B>) {
+                let $this = self;
+                into.buffer($slice, $access);
+            }
+        }
+        impl<$($life,)* T: Pod, B: Backend> Arg<$param<T>, B> for $ty {}
+    )* };
+}
+
+// Direct impls, one a type: a blanket one over "everything that is a slice" would hide the words above.
+arg! { In, Access::Read,
+    () &Buffer<T, B>, buffer => buffer.as_slice();
+    () &&Buffer<T, B>, buffer => buffer.as_slice();
+    ('s) Slice<'s, T, B>, slice => slice;
+    ('s) &Slice<'s, T, B>, slice => *slice;
+    ('s) &SliceMut<'s, T, B>, slice => slice.as_slice();
+}
+arg! { Out, Access::Write,
+    () &mut Buffer<T, B>, buffer => buffer.as_slice();
+    () &mut &mut Buffer<T, B>, buffer => buffer.as_slice();
+    ('s) SliceMut<'s, T, B>, slice => slice.as_slice();
+    ('s) &mut SliceMut<'s, T, B>, slice => slice.as_slice();
+}
+arg! { InOut, Access::ReadWrite,
+    () &mut Buffer<T, B>, buffer => buffer.as_slice();
+    () &mut &mut Buffer<T, B>, buffer => buffer.as_slice();
+    ('s) SliceMut<'s, T, B>, slice => slice.as_slice();
+    ('s) &mut SliceMut<'s, T, B>, slice => slice.as_slice();
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Pod, B: Backend> sealed::Arg<T, B> for T {
+    fn gather(self, into: &mut Gather<'_, B>) {
+        into.scalar(self);
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<T: Pod, B: Backend> Arg<T, B> for T {}
+
+macro_rules! tuples {
+    ($(($param:ident $arg:ident))*) => {
+        impl<B: Backend, $($param, $arg: Arg<$param, B>),*> sealed::Args<($($param,)*), B> for ($($arg,)*) {
+            #[allow(non_snake_case, reason = "one name serves the type and its value")]
+            fn gather(self, _into: &mut Gather<'_, B>) {
+                let ($($arg,)*) = self;
+                $($arg.gather(_into);)*
+            }
+        }
+        impl<B: Backend, $($param: crate::kernel::Param, $arg: Arg<$param, B>),*>
+            Args<($($param,)*), B> for ($($arg,)*) {}
+    };
+}
+
+/// Calls `tuples` once for every length from 0 to 32.
+macro_rules! pairs_up_to_32 {
+    () => { pairs_up_to_32!(@step [] [
+        (P0 A0) (P1 A1) (P2 A2) (P3 A3) (P4 A4) (P5 A5) (P6 A6) (P7 A7) (P8 A8) (P9 A9) (P10 A10) (P11 A11)
+        (P12 A12) (P13 A13) (P14 A14) (P15 A15) (P16 A16) (P17 A17) (P18 A18) (P19 A19) (P20 A20) (P21 A21)
+        (P22 A22) (P23 A23) (P24 A24) (P25 A25) (P26 A26) (P27 A27) (P28 A28) (P29 A29) (P30 A30) (P31 A31)
+    ]); };
+    (@step [$($taken:tt)*] []) => { tuples!($($taken)*); };
+    (@step [$($taken:tt)*] [$next:tt $($rest:tt)*]) => {
+        tuples!($($taken)*);
+        pairs_up_to_32!(@step [$($taken)* $next] [$($rest)*]);
+    };
+}
+
+pairs_up_to_32!();

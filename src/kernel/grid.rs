@@ -1,0 +1,223 @@
+//! How many threads a launch has.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::backend::Limits;
+use crate::error::{Error, Result};
+
+/// How many threads a launch has: by what they must cover, or in blocks.
+///
+/// A grid with a zero in it launches nothing, which is not an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    size: [usize; 3],
+    unit: Unit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Threads,
+    Blocks,
+}
+
+/// One, two or three extents: `n`, `(x, y)` or `(x, y, z)`. Those left out are 1; x runs fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dims([usize; 3]);
+
+impl From<usize> for Dims {
+    fn from(x: usize) -> Self {
+        Dims([x, 1, 1])
+    }
+}
+
+impl From<(usize, usize)> for Dims {
+    fn from((x, y): (usize, usize)) -> Self {
+        Dims([x, y, 1])
+    }
+}
+
+impl From<(usize, usize, usize)> for Dims {
+    fn from((x, y, z): (usize, usize, usize)) -> Self {
+        Dims([x, y, z])
+    }
+}
+
+impl Grid {
+    /// As many blocks as cover `threads` threads: `Grid::covering(n)`, `Grid::covering((width, height))`.
+    ///
+    /// The last block of a row may reach beyond; a kernel compares its index with the extent that it is given.
+    pub fn covering(threads: impl Into<Dims>) -> Self {
+        Grid { size: threads.into().0, unit: Unit::Threads }
+    }
+
+    /// Exactly so many blocks, of the size that the kernel declares.
+    pub fn blocks(blocks: impl Into<Dims>) -> Self {
+        Grid { size: blocks.into().0, unit: Unit::Blocks }
+    }
+
+    /// What a launch of `kernel` with blocks of `block` threads comes to; `None` when it comes to nothing.
+    pub(crate) fn resolve(
+        self,
+        kernel: &Arc<str>,
+        block: [u32; 3],
+        limits: &Limits,
+    ) -> Result<Option<Extent>> {
+        let check = |limit: GridLimit, requested: u64, allowed: u64| {
+            if requested <= allowed {
+                return Ok(());
+            }
+            Err(Error::Limit { kernel: kernel.clone(), limit, requested, allowed })
+        };
+        for ((limit, size), allowed) in GridLimit::BLOCK.into_iter().zip(block).zip(limits.max_block) {
+            check(limit, size.into(), allowed)?;
+            if size == 0 {
+                return Err(Error::Limit { kernel: kernel.clone(), limit, requested: 0, allowed });
+            }
+        }
+        let threads = block.iter().fold(1u64, |product, size| product.saturating_mul((*size).into()));
+        check(GridLimit::ThreadsPerBlock, threads, limits.max_threads_per_block)?;
+        if self.size.contains(&0) {
+            return Ok(None);
+        }
+        let mut extent = Extent { threads: [0; 3], blocks: [0; 3], block };
+        let axes = extent.threads.iter_mut().zip(extent.blocks.iter_mut()).zip(self.size).zip(block);
+        for (((threads, blocks), size), block) in axes {
+            let block = block as usize;
+            match self.unit {
+                Unit::Threads => (*threads, *blocks) = (size, size.div_ceil(block) as u64),
+                Unit::Blocks => (*threads, *blocks) = (size.saturating_mul(block), size as u64),
+            }
+        }
+        for ((limit, requested), allowed) in
+            GridLimit::GRID.into_iter().zip(extent.blocks).zip(limits.max_blocks)
+        {
+            check(limit, requested, allowed)?;
+        }
+        Ok(Some(extent))
+    }
+}
+
+/// The grid of one launch, as its kernel sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    threads: [usize; 3],
+    blocks: [u64; 3],
+    block: [u32; 3],
+}
+
+impl Extent {
+    /// The extent of a launch that is refused anyway.
+    pub(crate) fn nothing() -> Self {
+        Extent { threads: [0; 3], blocks: [0; 3], block: [0; 3] }
+    }
+
+    /// Threads in x, y and z: what [`Grid::covering`] was given.
+    pub fn threads(&self) -> [usize; 3] {
+        self.threads
+    }
+
+    /// Blocks in x, y and z.
+    pub fn blocks(&self) -> [u64; 3] {
+        self.blocks
+    }
+
+    /// Threads of one block in x, y and z.
+    pub fn block(&self) -> [u32; 3] {
+        self.block
+    }
+
+    /// Threads along x.
+    pub fn width(&self) -> usize {
+        let [x, _, _] = self.threads;
+        x
+    }
+
+    /// Threads along y.
+    pub fn height(&self) -> usize {
+        let [_, y, _] = self.threads;
+        y
+    }
+
+    /// The extent of the outermost dimension that is not 1: what a kernel in chunks is divided along.
+    pub fn outer(&self) -> usize {
+        self.threads.into_iter().rev().find(|extent| *extent != 1).unwrap_or(1)
+    }
+}
+
+/// A limit that a launch can exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GridLimit {
+    /// Blocks along x.
+    BlocksX,
+    /// Blocks along y.
+    BlocksY,
+    /// Blocks along z.
+    BlocksZ,
+    /// Threads of a block along x.
+    BlockX,
+    /// Threads of a block along y.
+    BlockY,
+    /// Threads of a block along z.
+    BlockZ,
+    /// Threads of a block in all.
+    ThreadsPerBlock,
+}
+
+impl GridLimit {
+    const GRID: [GridLimit; 3] = [GridLimit::BlocksX, GridLimit::BlocksY, GridLimit::BlocksZ];
+    const BLOCK: [GridLimit; 3] = [GridLimit::BlockX, GridLimit::BlockY, GridLimit::BlockZ];
+}
+
+impl std::fmt::Display for GridLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            GridLimit::BlocksX => "the number of blocks in x",
+            GridLimit::BlocksY => "the number of blocks in y",
+            GridLimit::BlocksZ => "the number of blocks in z",
+            GridLimit::BlockX => "the block size in x",
+            GridLimit::BlockY => "the block size in y",
+            GridLimit::BlockZ => "the block size in z",
+            GridLimit::ThreadsPerBlock => "the number of threads in a block",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        max_buffer: usize::MAX,
+        max_blocks: [100, 10, 10],
+        max_block: [64, 64, 8],
+        max_threads_per_block: 64,
+        alignment: 256,
+    };
+
+    fn resolve(grid: Grid, block: [u32; 3]) -> Result<Option<Extent>> {
+        grid.resolve(&"k".into(), block, &LIMITS)
+    }
+
+    #[test]
+    fn a_grid_covers_what_it_is_asked_to_with_whole_blocks() {
+        let extent = resolve(Grid::covering((33, 2)), [16, 1, 1]).unwrap().unwrap();
+        assert_eq!((extent.threads(), extent.blocks()), ([33, 2, 1], [3, 2, 1]));
+        assert_eq!(extent.outer(), 2);
+    }
+
+    #[test]
+    fn a_grid_with_a_zero_is_nothing_and_not_an_error() {
+        assert_eq!(resolve(Grid::covering((5, 0)), [16, 1, 1]).unwrap(), None);
+    }
+
+    #[test]
+    fn an_exceeded_limit_is_named_with_both_numbers() {
+        let error = resolve(Grid::blocks((1, 11)), [16, 1, 1]).unwrap_err();
+        assert_eq!(error.to_string(), "k: the number of blocks in y is 11, and this device allows 10");
+        let error = resolve(Grid::blocks(1), [16, 8, 1]).unwrap_err();
+        assert!(matches!(error, Error::Limit { limit: GridLimit::ThreadsPerBlock, requested: 128, .. }));
+    }
+}

@@ -1,0 +1,67 @@
+//! Kernels: programs with a typed signature, loaded for one device.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod args;
+pub(crate) mod grid;
+pub(crate) mod program;
+pub(crate) mod signature;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use static_assertions::assert_impl_all;
+
+pub use args::{Arg, Args};
+pub use grid::{Dims, Extent, Grid, GridLimit};
+pub use program::Program;
+pub use signature::{Element, In, InOut, Out, Param, Signature};
+
+use crate::backend::Backend;
+use crate::backend::host::Host;
+
+/// A program loaded for one device; made by [`Program::load`].
+///
+/// Cheap to clone. A graph keeps the kernels that it launches alive, so that a handle may be dropped at any time.
+pub struct Kernel<S: Signature, B: Backend = Host> {
+    pub(crate) loaded: Arc<Loaded<B>>,
+    _signature: PhantomData<fn(S)>,
+}
+
+/// What a kernel shares with its clones and with the graphs that launch it.
+pub(crate) struct Loaded<B: Backend> {
+    pub(crate) device: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) block: [u32; 3],
+    pub(crate) code: Arc<B::Code>,
+}
+
+impl<S: Signature, B: Backend> Kernel<S, B> {
+    pub(crate) fn new(loaded: Loaded<B>) -> Self {
+        Kernel { loaded: Arc::new(loaded), _signature: PhantomData }
+    }
+
+    /// The program's name.
+    pub fn name(&self) -> &str {
+        &self.loaded.name
+    }
+
+    /// Threads of one block, in x, y and z.
+    pub fn block(&self) -> [u32; 3] {
+        self.loaded.block
+    }
+}
+
+impl<S: Signature, B: Backend> Clone for Kernel<S, B> {
+    fn clone(&self) -> Self {
+        Kernel { loaded: self.loaded.clone(), _signature: PhantomData }
+    }
+}
+
+impl<S: Signature, B: Backend> std::fmt::Debug for Kernel<S, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel").field("name", &self.name()).field("block", &self.block()).finish()
+    }
+}
+
+assert_impl_all!(Kernel<(In<f32>, Out<f32>, f32)>: Send, Sync, Clone);

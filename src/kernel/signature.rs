@@ -1,0 +1,143 @@
+//! What a kernel takes: a tuple of parameter kinds.
+
+#![forbid(unsafe_code)]
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use crate::backend::host::HostArgs;
+
+/// A buffer that the kernel reads.
+pub struct In<T>(PhantomData<fn() -> T>);
+
+/// A buffer that the kernel overwrites: a launch that runs writes **every** element of its slice, and reads none.
+///
+/// The edges of a graph, the planning of its arena and the clearing of taint rest on it. A kernel that breaks the
+/// promise shows stale bytes of this process, never undefined behaviour; one that cannot keep it takes [`InOut`].
+pub struct Out<T>(PhantomData<fn() -> T>);
+
+/// A buffer that the kernel reads and writes, all of it or in part.
+pub struct InOut<T>(PhantomData<fn() -> T>);
+
+/// An element of a buffer, or a scalar: plain data, any bytes of which are a value ([`bytemuck::Pod`]).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not plain data, so it cannot live in device memory",
+    label = "not plain data",
+    note = "elements and scalars are numbers, arrays of them, and `#[repr(C)]` structs that derive `bytemuck::Pod`"
+)]
+pub trait Element: Pod {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Pod> Element for T {}
+
+/// One parameter of a kernel: [`In<T>`], [`Out<T>`], [`InOut<T>`], or a scalar `T` passed by value.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a kernel",
+    label = "not a kernel parameter",
+    note = "parameters are `In<T>`, `Out<T>`, `InOut<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
+)]
+pub trait Param: sealed::Param {}
+
+/// The parameters of a kernel: a tuple of up to 32 [`Param`]s.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the signature of a kernel",
+    label = "not a signature",
+    note = "a signature is a tuple of up to 32 parameters, such as `(In<f32>, Out<f32>, f32)`; one parameter is `(In<f32>,)`"
+)]
+pub trait Signature: sealed::Signature {}
+
+/// A buffer parameter, as checks at launch need it.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferParam {
+    /// Bytes of one element.
+    pub(crate) element: usize,
+    /// Whether the kernel writes it.
+    pub(crate) output: bool,
+}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    /// How a parameter is seen by a host kernel.
+    pub trait Param: 'static {
+        type View<'a>;
+        const BUFFER: Option<BufferParam>;
+        fn view<'a>(args: &mut HostArgs<'a>) -> Self::View<'a>;
+    }
+
+    /// How a whole signature is seen by a host kernel: one tuple.
+    pub trait Signature: 'static {
+        type Views<'a>;
+        const BUFFERS: &'static [Option<BufferParam>];
+        fn views<'a>(args: &mut HostArgs<'a>) -> Self::Views<'a>;
+    }
+}
+
+impl<T: Pod> sealed::Param for In<T> {
+    type View<'a> = &'a [T];
+    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), output: false });
+    fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
+        args.input()
+    }
+}
+
+impl<T: Pod> sealed::Param for Out<T> {
+    type View<'a> = &'a mut [T];
+    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), output: true });
+    fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
+        args.output()
+    }
+}
+
+impl<T: Pod> sealed::Param for InOut<T> {
+    type View<'a> = &'a mut [T];
+    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), output: true });
+    fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
+        args.output()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Pod> sealed::Param for T {
+    type View<'a> = T;
+    const BUFFER: Option<BufferParam> = None;
+    fn view<'a>(args: &mut HostArgs<'a>) -> T {
+        args.scalar()
+    }
+}
+
+impl<T: Pod> Param for In<T> {}
+impl<T: Pod> Param for Out<T> {}
+impl<T: Pod> Param for InOut<T> {}
+#[diagnostic::do_not_recommend]
+impl<T: Pod> Param for T {}
+
+macro_rules! signatures {
+    ($($param:ident)*) => {
+        impl<$($param: Param),*> sealed::Signature for ($($param,)*) {
+            type Views<'a> = ($($param::View<'a>,)*);
+            const BUFFERS: &'static [Option<BufferParam>] = &[$($param::BUFFER),*];
+            #[allow(clippy::unused_unit, reason = "the signature without parameters")]
+            fn views<'a>(_args: &mut HostArgs<'a>) -> Self::Views<'a> {
+                ($($param::view(_args),)*)
+            }
+        }
+        impl<$($param: Param),*> Signature for ($($param,)*) {}
+    };
+}
+
+/// Calls `$then` once for every length from 0 to 32, with so many pairs of names.
+macro_rules! up_to_32 {
+    ($then:ident) => { up_to_32!(@step $then [] [
+        P0 P1 P2 P3 P4 P5 P6 P7 P8 P9 P10 P11 P12 P13 P14 P15
+        P16 P17 P18 P19 P20 P21 P22 P23 P24 P25 P26 P27 P28 P29 P30 P31
+    ]); };
+    (@step $then:ident [$($taken:ident)*] []) => { $then!($($taken)*); };
+    (@step $then:ident [$($taken:ident)*] [$next:ident $($rest:ident)*]) => {
+        $then!($($taken)*);
+        up_to_32!(@step $then [$($taken)* $next] [$($rest)*]);
+    };
+}
+
+up_to_32!(signatures);

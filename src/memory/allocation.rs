@@ -1,0 +1,140 @@
+//! One allocation: where its bytes are, who used them last, and which graphs they belong to.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::backend::{Backend, Contents};
+use crate::capture::status::WindowId;
+use crate::device::DeviceCore;
+use crate::error::{Error, Result};
+use crate::memory::pool::Lease;
+use crate::memory::{Reserved, release};
+use crate::order::{Marks, Membership, Owner, Uses};
+
+/// The memory behind one buffer and the parts split off it.
+pub struct Allocation<B: Backend> {
+    device: Arc<DeviceCore<B>>,
+    pub(crate) id: u64,
+    pub(crate) bytes: usize,
+    /// The slot whose lock guards `state` (see [`crate::order`]).
+    pub(crate) owner: Owner,
+    /// Never contended: whoever takes it holds the owner's lock, the order lock, or the last reference.
+    pub(crate) state: Mutex<State<B>>,
+}
+
+/// What the order of things knows of an allocation.
+pub(crate) struct State<B: Backend> {
+    pub(crate) home: Home<B>,
+    pub(crate) uses: Uses,
+    pub(crate) members: SmallVec<[Membership; 1]>,
+}
+
+/// Where the bytes are.
+pub(crate) enum Home<B: Backend> {
+    /// Nowhere: there are none.
+    Empty,
+    /// On the device.
+    Placed { contents: Arc<Contents<B>>, lease: Lease },
+    /// Born in a recording that is still open: a name, not an address.
+    Recording(WindowId),
+    /// Born in a recording that never became a graph.
+    Dead(Arc<Error>),
+}
+
+impl<B: Backend> Allocation<B> {
+    /// An allocation of `slot`; `reserved` is `None` for one without bytes.
+    pub(crate) fn placed(
+        device: &Arc<DeviceCore<B>>,
+        slot: u32,
+        bytes: usize,
+        reserved: Option<Reserved<B>>,
+    ) -> Arc<Self> {
+        let (home, history) = match reserved {
+            Some(Reserved { contents, lease, history }) => (Home::Placed { contents, lease }, history),
+            None => (Home::Empty, Marks::default()),
+        };
+        Self::new(device, slot, bytes, home, history)
+    }
+
+    /// An allocation that exists in `window` only, so far.
+    pub(crate) fn recorded(
+        device: &Arc<DeviceCore<B>>,
+        slot: u32,
+        bytes: usize,
+        window: WindowId,
+    ) -> Arc<Self> {
+        let home = if bytes == 0 { Home::Empty } else { Home::Recording(window) };
+        Self::new(device, slot, bytes, home, Marks::default())
+    }
+
+    fn new(device: &Arc<DeviceCore<B>>, slot: u32, bytes: usize, home: Home<B>, history: Marks) -> Arc<Self> {
+        let state = State { home, uses: Uses::born(bytes, history), members: SmallVec::new() };
+        Arc::new(Allocation {
+            device: device.clone(),
+            id: device.next_allocation(),
+            bytes,
+            owner: Owner::new(slot),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub(crate) fn device_id(&self) -> u32 {
+        self.device.id
+    }
+
+    /// Gives a recorded allocation its bytes: it outlives its recording.
+    pub(crate) fn place(&self, reserved: Reserved<B>) {
+        let mut state = self.state.lock();
+        state.home = Home::Placed { contents: reserved.contents, lease: reserved.lease };
+        state.uses = Uses::born(self.bytes, reserved.history);
+    }
+
+    /// Marks an allocation born in a recording as one that will never have bytes, and gives up those that a seal
+    /// which failed afterwards had given it.
+    pub(crate) fn kill(&self, cause: &Arc<Error>) {
+        let mut state = self.state.lock();
+        if matches!(state.home, Home::Empty) {
+            return;
+        }
+        let home = std::mem::replace(&mut state.home, Home::Dead(cause.clone()));
+        let history = state.uses.history(&(0..self.bytes));
+        drop(state);
+        if let Home::Placed { contents, lease } = home {
+            release(&self.device, &contents, lease, history);
+        }
+    }
+}
+
+impl<B: Backend> State<B> {
+    /// Where the bytes are, for an operation that runs now; `None` if there are none.
+    pub(crate) fn resolve(&self, operation: &'static str) -> Result<Option<&Arc<Contents<B>>>> {
+        match &self.home {
+            Home::Empty => Ok(None),
+            Home::Placed { contents, .. } => Ok(Some(contents)),
+            Home::Recording(window) => Err(Error::StillRecording { operation, window: *window }),
+            Home::Dead(cause) => Err(Error::NeverSealed { cause: cause.clone() }),
+        }
+    }
+
+    /// Whether `window` may record a use.
+    pub(crate) fn recordable(&self, operation: &'static str, in_window: WindowId) -> Result<()> {
+        match &self.home {
+            Home::Recording(window) if *window == in_window => Ok(()),
+            _ => self.resolve(operation).map(drop),
+        }
+    }
+}
+
+impl<B: Backend> Drop for Allocation<B> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        if let Home::Placed { contents, lease } = std::mem::replace(&mut state.home, Home::Empty) {
+            let history = state.uses.history(&(0..self.bytes));
+            release(&self.device, &contents, lease, history);
+        }
+    }
+}

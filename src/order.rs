@@ -1,0 +1,425 @@
+//! What waits for what, across slots.
+//!
+//! Work of one slot runs in the order of its queue. Everything that an operation on another slot may have to wait for
+//! is written down in two kinds of object: an allocation's [`Uses`], and a graph's [`GraphOrder`]. Each object is
+//! *owned* by one slot, and one rule makes all orders agree:
+//!
+//! > An operation holds its own slot's lock while it checks, resolves, enqueues and publishes, and by then its slot owns
+//! > every object that it looks at. Ownership moves only under the device's order lock together with the locks of the
+//! > old and the new owner, taken in index order.
+//!
+//! So two operations that share an object exclude each other for the whole of their steps, and waits only ever point
+//! at operations that were enqueued before: no cycle, hence no deadlock, whatever order the threads meet in. An
+//! operation whose objects are all its slot's own takes one uncontended lock.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use crate::access::Access;
+use crate::backend::Backend;
+use crate::device::{DeviceCore, Lane};
+
+/// One operation: the `seq`-th of its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) slot: u32,
+    pub(crate) seq: u64,
+}
+
+/// The newest operation of each slot, at most one a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks(SmallVec<[Mark; 2]>);
+
+impl Marks {
+    pub(crate) fn add(&mut self, mark: Mark) {
+        match self.0.iter_mut().find(|known| known.slot == mark.slot) {
+            Some(known) => known.seq = known.seq.max(mark.seq),
+            None => self.0.push(mark),
+        }
+    }
+
+    pub(crate) fn extend(&mut self, other: &Marks) {
+        other.iter().for_each(|mark| self.add(mark));
+    }
+
+    pub(crate) fn set(&mut self, mark: Mark) {
+        self.0.clear();
+        self.0.push(mark);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Mark) -> bool) {
+        self.0.retain(|mark| keep(*mark));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Mark> + '_ {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The last uses of a run of bytes, by byte range: the last write and, per slot, the last read since.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Uses {
+    /// Sorted, disjoint, none empty; bytes in no segment were never used.
+    segments: SmallVec<[Segment; 1]>,
+}
+
+#[derive(Clone, Debug)]
+struct Segment {
+    range: Range<usize>,
+    /// What every use must wait for: the last write. More than one mark only for recycled bytes.
+    writes: Marks,
+    /// What the next write must wait for as well.
+    reads: Marks,
+}
+
+impl Uses {
+    /// The history that new bytes are born with: every use waits for all of it.
+    pub(crate) fn born(len: usize, history: Marks) -> Self {
+        let mut uses = Uses::default();
+        if len > 0 && !history.is_empty() {
+            uses.segments.push(Segment { range: 0..len, writes: history, reads: Marks::default() });
+        }
+        uses
+    }
+
+    /// Adds to `waits` what a use of `range` must wait for.
+    pub(crate) fn collect(&self, range: &Range<usize>, access: Access, waits: &mut Marks) {
+        for segment in self.segments.iter().filter(|segment| meets(&segment.range, range)) {
+            waits.extend(&segment.writes);
+            if access.writes() {
+                waits.extend(&segment.reads);
+            }
+        }
+    }
+
+    /// Writes down a use of `range`, which waited for what [`collect`](Uses::collect) said.
+    pub(crate) fn record(&mut self, range: Range<usize>, access: Access, mark: Mark) {
+        if range.is_empty() {
+            return;
+        }
+        if let [only] = self.segments.as_mut_slice()
+            && only.range == range
+        {
+            only.note(access, mark);
+            return;
+        }
+        self.split(&range);
+        for segment in self.segments.iter_mut().filter(|segment| meets(&segment.range, &range)) {
+            segment.note(access, mark);
+        }
+        self.cover(&range, access, mark);
+        self.merge();
+    }
+
+    /// Adds an operation that nothing here waited for, or that waited for nothing here: it replaces no mark.
+    pub(crate) fn fold(&mut self, range: Range<usize>, access: Access, mark: Mark) {
+        if range.is_empty() {
+            return;
+        }
+        self.split(&range);
+        for segment in self.segments.iter_mut().filter(|segment| meets(&segment.range, &range)) {
+            if access.writes() { segment.writes.add(mark) } else { segment.reads.add(mark) }
+        }
+        self.cover(&range, access, mark);
+        self.merge();
+    }
+
+    /// Writes down that `range` was given up: whoever takes it waits for all of `history`.
+    pub(crate) fn replace(&mut self, range: Range<usize>, history: Marks) {
+        if range.is_empty() {
+            return;
+        }
+        self.split(&range);
+        self.segments.retain(|segment| !meets(&segment.range, &range));
+        if !history.is_empty() {
+            let index = self.segments.iter().take_while(|segment| segment.range.end <= range.start).count();
+            self.segments.insert(index, Segment { range, writes: history, reads: Marks::default() });
+            self.merge();
+        }
+    }
+
+    /// Every mark in `range`, reads and writes alike.
+    pub(crate) fn history(&self, range: &Range<usize>) -> Marks {
+        let mut marks = Marks::default();
+        self.collect(range, Access::Write, &mut marks);
+        marks
+    }
+
+    /// Forgets what `keep` refuses, and segments that hold nothing any more.
+    pub(crate) fn prune(&mut self, mut keep: impl FnMut(Mark) -> bool) {
+        self.segments.retain(|segment| {
+            segment.writes.retain(&mut keep);
+            segment.reads.retain(&mut keep);
+            !segment.writes.is_empty() || !segment.reads.is_empty()
+        });
+    }
+
+    /// Makes segment borders at both ends of `range`.
+    fn split(&mut self, range: &Range<usize>) {
+        for at in [range.start, range.end] {
+            let inside = |segment: &Segment| segment.range.start < at && at < segment.range.end;
+            if let Some(index) = self.segments.iter().position(inside)
+                && let Some(left) = self.segments.get_mut(index)
+            {
+                let mut right = left.clone();
+                left.range.end = at;
+                right.range.start = at;
+                self.segments.insert(index + 1, right);
+            }
+        }
+    }
+
+    /// Fills the gaps of `range` with segments that know this use only.
+    fn cover(&mut self, range: &Range<usize>, access: Access, mark: Mark) {
+        let mut at = range.start;
+        let mut index = self.segments.iter().take_while(|segment| segment.range.end <= at).count();
+        while at < range.end {
+            let next = self.segments.get(index).map(|segment| segment.range.clone());
+            let gap_end = next.as_ref().map_or(range.end, |next| next.start.min(range.end));
+            if at < gap_end {
+                let mut segment =
+                    Segment { range: at..gap_end, writes: Marks::default(), reads: Marks::default() };
+                segment.note(access, mark);
+                self.segments.insert(index, segment);
+                index += 1;
+            }
+            at = next.map_or(range.end, |next| next.end.max(gap_end));
+            index += 1;
+        }
+    }
+
+    /// Joins neighbours that say the same, so that the list stays as short as the history is simple.
+    fn merge(&mut self) {
+        self.segments.dedup_by(|right, left| {
+            let same = left.range.end == right.range.start
+                && left.writes == right.writes
+                && left.reads == right.reads;
+            if same {
+                left.range.end = right.range.end;
+            }
+            same
+        });
+    }
+}
+
+impl Segment {
+    fn note(&mut self, access: Access, mark: Mark) {
+        if access.writes() {
+            self.writes.set(mark);
+            self.reads.clear();
+        } else {
+            self.reads.add(mark);
+        }
+    }
+}
+
+fn meets(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// The slot that an object's records belong to.
+#[derive(Debug)]
+pub(crate) struct Owner(AtomicU32);
+
+impl Owner {
+    pub(crate) fn new(slot: u32) -> Self {
+        Owner(AtomicU32::new(slot))
+    }
+
+    pub(crate) fn is(&self, slot: u32) -> bool {
+        self.get() == slot
+    }
+
+    pub(crate) fn get(&self) -> u32 {
+        // Relaxed: read either under the lock of the slot that it names, or under the order lock; both locks carry
+        // every change. A stale value read before either is only a guess, and is read again under them.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, slot: u32) {
+        self.0.store(slot, Ordering::Relaxed);
+    }
+}
+
+/// The one object that orders a graph's replays against everything else.
+///
+/// Members' records stay out of a replay, which so costs O(1): a use of a member from outside leaves its mark here.
+#[derive(Debug)]
+pub(crate) struct GraphOrder {
+    pub(crate) owner: Owner,
+    pub(crate) state: Mutex<Replays>,
+    /// Graphs that share bytes with this one, where one of the two writes them. Changed under every lock.
+    pub(crate) links: Mutex<Vec<Arc<GraphOrder>>>,
+}
+
+/// What a replay must wait for, and what must wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct Replays {
+    /// Conflicting uses of members since the last replay.
+    pub(crate) noted: Marks,
+    /// The last replay.
+    pub(crate) last: Option<Mark>,
+}
+
+impl GraphOrder {
+    pub(crate) fn new(slot: u32, noted: Marks) -> Arc<Self> {
+        Arc::new(GraphOrder {
+            owner: Owner::new(slot),
+            state: Mutex::new(Replays { noted, last: None }),
+            links: Mutex::default(),
+        })
+    }
+
+    /// Adds to `waits` what a replay must wait for: uses of members, its own last replay, and its links'.
+    pub(crate) fn collect(&self, waits: &mut Marks) {
+        let state = self.state.lock();
+        waits.extend(&state.noted);
+        state.last.into_iter().for_each(|last| waits.add(last));
+        drop(state);
+        for link in self.links.lock().iter() {
+            link.state.lock().last.into_iter().for_each(|last| waits.add(last));
+        }
+    }
+
+    /// Writes down a replay, which waited for what [`collect`](GraphOrder::collect) said.
+    pub(crate) fn replayed(&self, mark: Mark) {
+        let mut state = self.state.lock();
+        // Later replays wait for this one, which waited for these.
+        state.noted.clear();
+        state.last = Some(mark);
+    }
+
+    /// A conflicting use of a member: waits for the last replay, and is waited for by the next.
+    pub(crate) fn use_member(&self, waits: &mut Marks) {
+        self.state.lock().last.into_iter().for_each(|last| waits.add(last));
+    }
+
+    pub(crate) fn note(&self, mark: Mark) {
+        self.state.lock().noted.add(mark);
+    }
+}
+
+/// That a buffer is a member of a graph, and how the graph uses which of its bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    pub(crate) graph: Arc<GraphOrder>,
+    pub(crate) ranges: SmallVec<[(Range<usize>, Access); 1]>,
+}
+
+impl Membership {
+    pub(crate) fn conflicts(&self, range: &Range<usize>, access: Access) -> bool {
+        self.ranges.iter().any(|(used, how)| meets(used, range) && how.conflicts(access))
+    }
+
+    pub(crate) fn conflicts_with(&self, other: &Membership) -> bool {
+        other.ranges.iter().any(|(range, access)| self.conflicts(range, *access))
+    }
+}
+
+/// Locks `slot` once it owns every object that `objects` calls its argument with.
+///
+/// `objects` is called under locks and must not take any but the objects' own.
+pub(crate) fn enter<'d, B: Backend>(
+    device: &'d DeviceCore<B>,
+    slot: u32,
+    objects: impl Fn(&mut dyn FnMut(&Owner)),
+) -> MutexGuard<'d, Lane> {
+    let lane = device.lane(slot);
+    let mut owned = true;
+    objects(&mut |owner| owned &= owner.is(slot));
+    if owned {
+        return lane;
+    }
+    drop(lane);
+    let order = device.order.lock();
+    let mut slots: SmallVec<[u32; 4]> = SmallVec::new();
+    slots.push(slot);
+    objects(&mut |owner| slots.push(owner.get()));
+    slots.sort_unstable();
+    slots.dedup();
+    let mut mine = None;
+    let mut others: SmallVec<[MutexGuard<'d, Lane>; 4]> = SmallVec::new();
+    for index in slots {
+        let lane = device.lane(index);
+        if index == slot { mine = Some(lane) } else { others.push(lane) }
+    }
+    objects(&mut |owner| owner.set(slot));
+    drop(others);
+    drop(order);
+    // `slots` held `slot`, so `mine` is set; locking anew is what an impossible miss would cost.
+    mine.unwrap_or_else(|| device.lane(slot))
+}
+
+/// Every slot of the device, locked: for changes of who is a member of what.
+pub(crate) struct Everything<'d> {
+    _lanes: Vec<MutexGuard<'d, Lane>>,
+    _order: MutexGuard<'d, ()>,
+}
+
+pub(crate) fn enter_all<B: Backend>(device: &DeviceCore<B>) -> Everything<'_> {
+    let order = device.order.lock();
+    let lanes = (0..device.slots.len() as u32).map(|slot| device.lane(slot)).collect();
+    Everything { _lanes: lanes, _order: order }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(slot: u32, seq: u64) -> Mark {
+        Mark { slot, seq }
+    }
+
+    fn waits(uses: &Uses, range: Range<usize>, access: Access) -> Vec<Mark> {
+        let mut marks = Marks::default();
+        uses.collect(&range, access, &mut marks);
+        let mut found: Vec<_> = marks.iter().collect();
+        found.sort_by_key(|mark| (mark.slot, mark.seq));
+        found
+    }
+
+    #[test]
+    fn readers_wait_for_the_last_write_and_not_for_readers() {
+        let mut uses = Uses::default();
+        uses.record(0..8, Access::Write, mark(0, 1));
+        uses.record(0..8, Access::Read, mark(1, 5));
+        assert_eq!(waits(&uses, 0..8, Access::Read), [mark(0, 1)]);
+        assert_eq!(waits(&uses, 0..8, Access::Write), [mark(0, 1), mark(1, 5)]);
+    }
+
+    #[test]
+    fn halves_count_by_range() {
+        let mut uses = Uses::default();
+        uses.record(0..8, Access::Write, mark(0, 1));
+        uses.record(0..4, Access::Write, mark(1, 1));
+        uses.record(2..6, Access::Read, mark(2, 1));
+        assert_eq!(waits(&uses, 4..8, Access::Read), [mark(0, 1)]);
+        assert_eq!(waits(&uses, 0..2, Access::Write), [mark(1, 1)]);
+        assert_eq!(waits(&uses, 3..5, Access::Write), [mark(0, 1), mark(1, 1), mark(2, 1)]);
+    }
+
+    #[test]
+    fn gaps_are_filled_and_equal_neighbours_join() {
+        let mut uses = Uses::default();
+        uses.record(2..4, Access::Write, mark(0, 1));
+        uses.record(6..8, Access::Write, mark(0, 1));
+        uses.record(0..10, Access::Write, mark(1, 2));
+        assert_eq!(uses.segments.len(), 1);
+        assert_eq!(waits(&uses, 0..1, Access::Read), [mark(1, 2)]);
+        assert_eq!(waits(&uses, 9..10, Access::Read), [mark(1, 2)]);
+    }
+}

@@ -1,0 +1,53 @@
+//! A device that no call can use any more, and why.
+
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::backend::Fault;
+use crate::error::{Error, Result};
+
+/// Whether the device is lost, and to which fault.
+#[derive(Debug, Default)]
+pub struct Poison {
+    lost: AtomicBool,
+    first: OnceLock<Arc<Fault>>,
+}
+
+impl Poison {
+    /// Poisons the device; only the first fault is kept.
+    pub(crate) fn set(&self, fault: Fault) {
+        let _ = self.first.set(Arc::new(fault));
+        // Release: whoever sees the flag sees the fault that was set before it.
+        self.lost.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// `DeviceLost` with the first fault, once poisoned.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.error() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn error(&self) -> Option<Error> {
+        if !self.is_set() {
+            return None;
+        }
+        self.first.get().map(|first| Error::DeviceLost { first: first.clone() })
+    }
+
+    /// Turns a fault into the error of the call that met it, poisoning the device if the fault is sticky.
+    pub(crate) fn absorb(&self, fault: Fault) -> Error {
+        if fault.is_sticky() {
+            self.set(fault.clone());
+            return self.error().unwrap_or(Error::DeviceLost { first: Arc::new(fault) });
+        }
+        Error::Driver { call: fault.call(), message: fault.message().into() }
+    }
+}

@@ -1,0 +1,284 @@
+//! One operation on its way: executed at once, or recorded.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::backend::{ArgBlock, Backend, Command, Job, Region};
+use crate::capture::recorder::Kind;
+use crate::capture::window::WindowGuard;
+use crate::device::{DeviceCore, Lane};
+use crate::error::{Error, Result};
+use crate::kernel::args::{Gather, UseOf};
+use crate::order::{self, Mark, Marks};
+use crate::stream::StreamCore;
+
+/// Where an operation of a stream goes: to the device, or into the open window.
+pub struct Route<'a, B: Backend> {
+    pub(crate) core: &'a mut StreamCore<B>,
+    pub(crate) window: Option<&'a WindowGuard<B>>,
+}
+
+impl<'a, B: Backend> Route<'a, B> {
+    /// The route of a stream that may have a window, once nothing speaks against any operation.
+    pub(crate) fn open(
+        core: &'a mut StreamCore<B>,
+        window: Option<&'a WindowGuard<B>>,
+        operation: &'static str,
+    ) -> Result<Self> {
+        crate::callback::refuse(operation)?;
+        core.device.poison.check()?;
+        core.uses.clear();
+        core.scalars.clear();
+        let Some(guard) = window else { return Ok(Route { core, window: None }) };
+        guard.check()?;
+        let window = guard.is_recording().then_some(guard);
+        Ok(Route { core, window })
+    }
+
+    /// Collects what the operation uses; returns what is wrong with it.
+    pub(crate) fn gather(
+        &mut self,
+        operation: &'static str,
+        collect: impl FnOnce(&mut Gather<'_, B>),
+    ) -> Option<Error> {
+        let StreamCore { device, uses, scalars, .. } = &mut *self.core;
+        let mut gather = Gather { device: device.id, operation, uses, scalars, error: None };
+        collect(&mut gather);
+        gather.error
+    }
+
+    /// Executes or records what was gathered. With a `problem`, remembers instead that it failed: the outputs are
+    /// tainted, or the recording is doomed.
+    ///
+    /// Returns the operation's place in the queue, if it executes.
+    pub(crate) fn perform(
+        &mut self,
+        operation: &'static str,
+        job: Job<B>,
+        kind: Kind,
+        problem: Option<Error>,
+    ) -> Result<Option<Mark>> {
+        let outcome = match self.window {
+            Some(guard) => self.record(guard, operation, &job, kind, problem).map(|()| None),
+            None => self.execute(operation, job, problem).map(Some),
+        };
+        self.core.uses.clear();
+        outcome
+    }
+
+    /// Remembers a failure that was met before anything was gathered.
+    pub(crate) fn fail(&mut self, error: Error) -> Error {
+        match self.window {
+            Some(guard) => {
+                let _ = guard.record(|recorder| {
+                    recorder.fail(error.clone());
+                    Ok(())
+                });
+                error
+            }
+            None => error,
+        }
+    }
+
+    fn record(
+        &self,
+        guard: &WindowGuard<B>,
+        operation: &'static str,
+        job: &Job<B>,
+        kind: Kind,
+        problem: Option<Error>,
+    ) -> Result<()> {
+        guard.record(|recorder| {
+            recorder.refuse_if_doomed(operation)?;
+            if let Some(error) = problem {
+                return Err(recorder.fail(error));
+            }
+            let (uses, scalars) = (&self.core.uses, &self.core.scalars);
+            recorder.append(guard.window.id, operation, job, kind, uses, scalars)
+        })
+    }
+
+    fn execute(&mut self, operation: &'static str, job: Job<B>, problem: Option<Error>) -> Result<Mark> {
+        let StreamCore { device, slot, uses, scalars, by, last, .. } = &mut *self.core;
+        let slot = *slot;
+        device.backend.throttle(&device.slot(slot).queue);
+        let mut lane =
+            order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)));
+        device.poison.check()?;
+        let mut args = device.slot(slot).spares.take();
+        args.scalars.extend_from_slice(scalars);
+        let mut step = Step { device, slot, waits: Marks::default(), problem };
+        step.resolve(operation, uses, &mut args);
+        let ordered = step.wait();
+        let mark = Mark { slot, seq: lane.seq + 1 };
+        let failed = step.submit(mark.seq, by, Command { job, args });
+        lane.seq = mark.seq;
+        *last = mark.seq;
+        // Without the waits nothing ran that the next user would have to wait for, and what was written down before
+        // still is what it must wait for.
+        if ordered {
+            uses.iter().for_each(|used| publish(used, mark));
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(mark),
+        }
+    }
+}
+
+/// Every object that a use looks at: the allocation, and the graphs that it conflicts with.
+fn objects_of<B: Backend>(used: &UseOf<B>, visit: &mut dyn FnMut(&order::Owner)) {
+    visit(&used.alloc.owner);
+    for member in &used.alloc.state.lock().members {
+        if member.conflicts(&(used.start..used.end), used.access) {
+            visit(&member.graph.owner);
+        }
+    }
+}
+
+/// Writes a use down, in the allocation and in the graphs that it conflicts with.
+fn publish<B: Backend>(used: &UseOf<B>, mark: Mark) {
+    let mut state = used.alloc.state.lock();
+    let range = used.start..used.end;
+    for member in state.members.iter().filter(|member| member.conflicts(&range, used.access)) {
+        member.graph.note(mark);
+    }
+    state.uses.record(range, used.access, mark);
+}
+
+/// What is found out about one operation under its slot's lock.
+struct Step<'d, B: Backend> {
+    device: &'d DeviceCore<B>,
+    slot: u32,
+    waits: Marks,
+    problem: Option<Error>,
+}
+
+impl<B: Backend> Step<'_, B> {
+    /// Resolves every use to memory, and collects what it must wait for.
+    fn resolve(&mut self, operation: &'static str, uses: &[UseOf<B>], args: &mut ArgBlock<B>) {
+        for used in uses {
+            let state = used.alloc.state.lock();
+            let range = used.start..used.end;
+            let contents = match state.resolve(operation) {
+                Ok(contents) => contents.filter(|_| !range.is_empty()).cloned(),
+                Err(error) => {
+                    self.problem.get_or_insert(error);
+                    continue;
+                }
+            };
+            state.uses.collect(&range, used.access, &mut self.waits);
+            for member in state.members.iter().filter(|member| member.conflicts(&range, used.access)) {
+                member.graph.use_member(&mut self.waits);
+            }
+            let (start, end) = (used.start, used.end);
+            args.regions.push(Region { contents, start, end, access: used.access });
+        }
+    }
+
+    /// Enqueues the waits; returns whether all could be.
+    fn wait(&mut self) -> bool {
+        match wait_for(self.device, self.slot, &self.waits) {
+            Ok(()) => true,
+            Err(error) => {
+                self.problem.get_or_insert(error);
+                false
+            }
+        }
+    }
+
+    /// Enqueues the command, or that it failed; returns the failure.
+    fn submit(self, seq: u64, by: &crate::backend::Submitter, mut command: Command<B>) -> Option<Error> {
+        let Step { device, slot, problem, .. } = self;
+        let queue = &device.slot(slot).queue;
+        let problem = problem.or_else(|| {
+            let fault = device.backend.submit(queue, seq, by, &mut command).err()?;
+            Some(device.poison.absorb(fault))
+        });
+        if let Some(error) = &problem {
+            device.backend.submit_failure(queue, seq, command, root_of(error));
+        }
+        problem
+    }
+}
+
+/// Makes `slot` wait for every mark of another slot that has not passed.
+pub(crate) fn wait_for<B: Backend>(device: &DeviceCore<B>, slot: u32, waits: &Marks) -> Result<()> {
+    for mark in waits.iter().filter(|mark| mark.slot != slot && !device.passed(*mark)) {
+        let (queue, on) = (&device.slot(slot).queue, &device.slot(mark.slot).queue);
+        device.backend.wait_for(queue, on, mark.seq).map_err(|fault| device.poison.absorb(fault))?;
+    }
+    Ok(())
+}
+
+/// The cause that outputs carry: the root, where the error is itself about a cause.
+pub(crate) fn root_of(error: &Error) -> Arc<Error> {
+    match error {
+        Error::Tainted { cause } | Error::NeverSealed { cause } => cause.clone(),
+        other => Arc::new(other.clone()),
+    }
+}
+
+/// Enqueues a replay on `slot` as one step: the graph, its links, and nothing for its members.
+pub(crate) fn replay<B: Backend>(
+    core: &mut StreamCore<B>,
+    graph: &crate::graph::GraphCore<B>,
+) -> Result<Mark> {
+    let StreamCore { device, slot, by, last, .. } = core;
+    let slot = *slot;
+    let queue = &device.slot(slot).queue;
+    device.backend.throttle(queue);
+    let order = &graph.order;
+    let mut lane = order::enter(device, slot, |visit| {
+        visit(&order.owner);
+        order.links.lock().iter().for_each(|link| visit(&link.owner));
+    });
+    device.poison.check()?;
+    let mut waits = Marks::default();
+    order.collect(&mut waits);
+    let ordered = wait_for(device, slot, &waits);
+    let seq = lane.seq + 1;
+    let outcome = match &ordered {
+        Ok(()) => device
+            .backend
+            .replay(queue, seq, by, &graph.exec, &graph.reports)
+            .map_err(|fault| device.poison.absorb(fault)),
+        Err(error) => Err(error.clone()),
+    };
+    if let Err(error) = &outcome {
+        device.backend.replay_failure(queue, seq, &graph.exec, root_of(error));
+    }
+    next(&mut lane, last, seq);
+    let mark = Mark { slot, seq };
+    if ordered.is_ok() {
+        order.replayed(mark);
+    }
+    outcome.map(|()| mark)
+}
+
+fn next(lane: &mut Lane, last: &mut u64, seq: u64) {
+    lane.seq = seq;
+    *last = seq;
+}
+
+/// Blocks until `mark` has passed.
+pub(crate) fn block<B: Backend>(
+    device: &DeviceCore<B>,
+    waiter: crate::backend::Waiter,
+    operation: &'static str,
+    mark: Mark,
+    timeout: Option<std::time::Duration>,
+) -> Result<()> {
+    let started = std::time::Instant::now();
+    let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
+    let queue = &device.slot(mark.slot).queue;
+    match device.backend.block(queue, mark.seq, waiter, deadline) {
+        Ok(true) => device.poison.check(),
+        Ok(false) => {
+            device.poison.check()?;
+            Err(Error::Timeout { operation, waited: started.elapsed() })
+        }
+        Err(fault) => Err(device.poison.absorb(fault)),
+    }
+}
