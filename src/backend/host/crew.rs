@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Condvar, Mutex};
 
 use crate::backend::host::graph::HostExec;
+use crate::callback::OnDevice;
 
 /// A device's helpers; the slot that replays works as well.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Crew {
             match state.ready.pop_front() {
                 Some((exec, run)) => {
                     drop(state);
-                    state = self.shared.take(&exec, run);
+                    state = self.shared.take(exec, run);
                 }
                 None => self.shared.changed.wait(&mut state),
             }
@@ -87,7 +88,7 @@ impl Shared {
             match state.ready.pop_front() {
                 Some((exec, run)) => {
                     drop(state);
-                    state = self.take(&exec, run);
+                    state = self.take(exec, run);
                 }
                 None => self.changed.wait(&mut state),
             }
@@ -95,7 +96,7 @@ impl Shared {
     }
 
     /// Runs one run and what it alone was waited for by; hands out the rest. Returns with the lock held.
-    fn take(&self, exec: &Arc<HostExec>, mut run: u32) -> parking_lot::MutexGuard<'_, State> {
+    fn take(&self, exec: Arc<HostExec>, mut run: u32) -> parking_lot::MutexGuard<'_, State> {
         loop {
             let mut next = None;
             let last = exec.run(run, |ready| match next {
@@ -108,6 +109,10 @@ impl Shared {
             match next {
                 Some(ready) => run = ready,
                 None => {
+                    // This may be the last reference, and what it lets go of the user's: not under a lock of ours.
+                    let on_device = OnDevice::enter();
+                    drop(exec);
+                    drop(on_device);
                     let state = self.state.lock();
                     if last {
                         self.changed.notify_all();
