@@ -1,0 +1,240 @@
+//! Captured memory, captured code and host memory against replays: cases LIFE-01, 03, 04, 06 and HOST-02.
+
+mod support;
+
+use std::sync::Arc;
+
+use dacapo::host::{HostOptions, UnwrittenReads};
+use dacapo::prelude::*;
+use dacapo::{DeviceOptions, Error};
+use support::{Baseline, LARGE, LEN, Sentinels, all, filled, grid, poll, stepped, stepped_with};
+
+/// A pool that forgets what a graph recorded hands the intermediate's bytes out again, and every replay then
+/// overwrites somebody's new tensor, while its own output stays right.
+#[test]
+fn life_01_an_intermediate_that_nobody_holds_is_handed_out_to_nobody() {
+    let (device, _stepper, k) = stepped(1);
+    let mut s = device.stream().unwrap();
+    let input = filled(&mut s, 3.0);
+    let mut output = s.alloc::<f32>(LEN).unwrap();
+    let baseline = Baseline::take(&mut s);
+
+    let mut s = s.prepare().unwrap();
+    let mut tmp = s.alloc::<f32>(LEN).unwrap();
+    s.launch(&k.add1, grid(), (&input, &mut tmp)).unwrap();
+    s.launch(&k.mul2, grid(), (&tmp, &mut output)).unwrap();
+    let mut s = s.begin().unwrap();
+    s.launch(&k.add1, grid(), (&input, &mut tmp)).unwrap();
+    s.launch(&k.mul2, grid(), (&tmp, &mut output)).unwrap();
+    drop(tmp);
+    let (mut graph, mut s) = s.end().unwrap();
+
+    let sentinels = Sentinels::post(&mut s);
+    for _ in 0..2 {
+        graph.replay(&mut s).unwrap();
+        assert!(all(&s.read(&output).unwrap(), 8.0));
+        assert!(sentinels.are_intact(&mut s));
+    }
+    drop((graph, sentinels));
+    assert!(baseline.returns(&mut s), "{:?}", device.memory_usage());
+}
+
+/// The same for an intermediate that the recording itself made: it lies in the graph's arena, where no pool looks.
+#[test]
+fn life_01_an_intermediate_born_in_the_recording_is_handed_out_to_nobody() {
+    let (device, _stepper, k) = stepped(1);
+    let mut s = device.stream().unwrap();
+    let input = filled(&mut s, 3.0);
+    let mut output = s.alloc::<f32>(LEN).unwrap();
+    let baseline = Baseline::take(&mut s);
+
+    let (mut graph, ()) = s
+        .capture(|w| {
+            let mut tmp = w.alloc::<f32>(LEN)?;
+            w.launch(&k.add1, grid(), (&input, &mut tmp))?;
+            w.launch(&k.mul2, grid(), (&tmp, &mut output))
+        })
+        .unwrap();
+    let sentinels = Sentinels::post(&mut s);
+    for _ in 0..2 {
+        graph.replay(&mut s).unwrap();
+        assert!(all(&s.read(&output).unwrap(), 8.0));
+        assert!(sentinels.are_intact(&mut s));
+    }
+    drop((graph, sentinels));
+    assert!(baseline.returns(&mut s), "{:?}", device.memory_usage());
+}
+
+/// A cleanup that ignores pins frees pages under a graph, and one that renumbers pages makes older handles point to
+/// the wrong one.
+#[test]
+fn life_03_a_cleanup_between_replays_takes_nothing_that_is_pinned_and_moves_nothing_that_is_held() {
+    let (device, _stepper, k) = stepped(2);
+    let mut s = device.stream().unwrap();
+    let large = Grid::covering(LARGE);
+    let mut output = s.alloc::<f32>(LARGE).unwrap();
+    let baseline = Baseline::take(&mut s);
+    let mut input = s.alloc::<f32>(LARGE).unwrap();
+    s.fill(&mut input, 3.0).unwrap();
+    let (mut graph, ()) = s
+        .record(|w| {
+            let mut tmp = w.alloc::<f32>(LARGE)?;
+            w.launch(&k.add1, large, (&input, &mut tmp))?;
+            w.launch(&k.mul2, large, (&tmp, &mut output))
+        })
+        .unwrap();
+    drop(input);
+
+    for round in 0..50u16 {
+        let held = filled(&mut s, f32::from(round));
+        let spread: Vec<Buffer<u8>> = (8..21).map(|power| s.alloc((1 << power) + 3).unwrap()).collect();
+        drop(spread);
+        s.sync().unwrap();
+        s.memory_cleanup().unwrap();
+        graph.replay(&mut s).unwrap();
+        assert!(all(&s.read(&output).unwrap(), 8.0));
+        assert!(all(&s.read(&held).unwrap(), f32::from(round)));
+    }
+    s.memory_cleanup().unwrap();
+    let with_graph = device.memory_usage().held;
+    drop(graph);
+    assert!(baseline.returns(&mut s), "{:?}", device.memory_usage());
+    assert!(device.memory_usage().held < with_graph);
+}
+
+/// (a) A graph of raw addresses dangles as soon as an input's handle is dropped.
+#[test]
+fn life_04_a_graph_keeps_the_inputs_whose_handles_are_gone() {
+    let (device, _stepper, k) = stepped(1);
+    let mut s = device.stream().unwrap();
+    let input = filled(&mut s, 5.0);
+    let mut output = s.alloc::<f32>(LEN).unwrap();
+    let (mut graph, ()) = s.record(|w| w.launch(&k.add1, grid(), (&input, &mut output))).unwrap();
+    drop(input);
+    let _sentinels = Sentinels::post(&mut s);
+    graph.replay(&mut s).unwrap();
+    assert!(all(&s.read(&output).unwrap(), 6.0));
+}
+
+/// (b) A safe write to an input must not race the replay that is reading it.
+#[test]
+fn life_04_a_write_to_an_input_waits_for_the_replay_in_flight() {
+    let (device, stepper, k) = stepped(2);
+    let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut input = filled(&mut s, 5.0);
+    let mut output = s.alloc::<f32>(LEN).unwrap();
+    let (mut graph, ()) = s.record(|w| w.launch(&k.add1, grid(), (&input, &mut output))).unwrap();
+    s.sync().unwrap();
+
+    let ticket = graph.replay(&mut s).unwrap();
+    other.write(&mut input, &[70.0; LEN]).unwrap();
+    assert_eq!(stepper.run(other.id()), 0, "the write is behind the replay");
+    assert!(!ticket.is_done());
+    stepper.run_all();
+    assert!(all(&s.read(&output).unwrap(), 6.0));
+    assert!(all(&s.read(&input).unwrap(), 70.0));
+}
+
+/// (c) What was never written reads as an error that says so, or as what is documented: never as what lay there.
+#[test]
+fn life_04_an_output_read_before_any_replay_is_what_it_was_or_an_error() {
+    let strict = HostOptions::new().unwritten_reads(UnwrittenReads::Refuse);
+    let (device, _stepper, k) = stepped_with(DeviceOptions::new().max_streams(1).backend(strict));
+    let mut s = device.stream().unwrap();
+    drop(filled(&mut s, -1.0));
+    let input = filled(&mut s, 5.0);
+    let (mut zeroed, mut scratch) = (s.alloc::<f32>(LEN).unwrap(), s.alloc_scratch::<f32>(LEN).unwrap());
+    let (mut graph, born) = s
+        .record(|w| {
+            let mut born = w.alloc_scratch::<f32>(LEN)?;
+            w.launch(&k.add1, grid(), (&input, &mut zeroed))?;
+            w.launch(&k.add1, grid(), (&input, &mut scratch))?;
+            w.launch(&k.add1, grid(), (&input, &mut born))?;
+            Ok(born)
+        })
+        .unwrap();
+    assert!(all(&s.read(&zeroed).unwrap(), 0.0));
+    assert!(matches!(s.read(&scratch), Err(Error::ReadBeforeWrite)));
+    assert!(matches!(s.read(&born), Err(Error::NotReplayed)));
+    graph.replay(&mut s).unwrap();
+    for output in [&zeroed, &scratch, &born] {
+        assert!(all(&s.read(output).unwrap(), 6.0));
+    }
+}
+
+/// A program whose code holds `token`, so that a test can see whether the code is still there.
+fn holding(name: &str, token: Arc<()>) -> Program<(In<f32>, Out<f32>)> {
+    Program::<(In<f32>, Out<f32>)>::new(name).host(move |(x, y), _| {
+        let _held = &token;
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = x + 1.0);
+    })
+}
+
+/// Code unloaded under a graph makes the replay jump to freed memory; code that a graph keeps for ever is a leak.
+#[test]
+fn life_06_a_graph_keeps_the_code_that_it_launches_until_its_last_replay_is_done() {
+    let (device, stepper, _) = stepped(1);
+    let mut s = device.stream().unwrap();
+    let input = filled(&mut s, 1.0);
+    let mut output = s.alloc::<f32>(LEN).unwrap();
+    let token = Arc::new(());
+    let code = Arc::downgrade(&token);
+    let kernel = holding("k1", token).load(&device).unwrap();
+    let (mut graph, ()) = s.record(|w| w.launch(&kernel, grid(), (&input, &mut output))).unwrap();
+    drop(kernel);
+    for n in 0..500 {
+        drop(holding(&format!("other {n}"), Arc::new(())).load(&device).unwrap());
+    }
+    graph.replay(&mut s).unwrap();
+    assert!(all(&s.read(&output).unwrap(), 2.0));
+
+    graph.replay(&mut s).unwrap();
+    drop(graph);
+    assert!(code.upgrade().is_some(), "its replay is in flight");
+    stepper.run_all();
+    assert!(code.upgrade().is_none(), "nothing needs it any more");
+}
+
+/// Unloading is a driver call that some captures do not survive.
+#[test]
+fn life_06_the_last_handle_of_an_unrelated_kernel_may_go_inside_a_window() {
+    let (device, _stepper, k) = stepped(1);
+    let mut s = device.stream().unwrap();
+    let input = filled(&mut s, 1.0);
+    let mut output = s.alloc::<f32>(LEN).unwrap();
+    let token = Arc::new(());
+    let code = Arc::downgrade(&token);
+    let unrelated = holding("unrelated", token).load(&device).unwrap();
+
+    let mut s = s.prepare().unwrap().begin().unwrap();
+    s.launch(&k.add1, grid(), (&input, &mut output)).unwrap();
+    drop(unrelated);
+    assert!(code.upgrade().is_none());
+    s.launch(&k.inc, grid(), (&mut output,)).unwrap();
+    let (mut graph, mut s) = s.end().unwrap();
+    assert_eq!(graph.nodes(), 2);
+    graph.replay(&mut s).unwrap();
+    assert!(all(&s.read(&output).unwrap(), 3.0));
+}
+
+/// An upload that reads the caller's memory when the device gets to it uploads whatever lies there by then.
+#[test]
+fn host_02_a_write_holds_the_bytes_as_they_were_at_its_call() {
+    let (device, stepper, _) = stepped(1);
+    let mut s = device.stream().unwrap();
+    let (mut b, mut b2) = (s.alloc::<f32>(LEN).unwrap(), s.alloc::<f32>(LEN).unwrap());
+    s.sync().unwrap();
+
+    let mut source = vec![1.0f32; LEN];
+    s.write(&mut b, &source).unwrap();
+    source.fill(-1.0);
+    drop(source);
+    let second = vec![2.0f32; LEN];
+    s.write(&mut b2, &second).unwrap();
+    drop(second);
+    let (mut first, mut second) = (s.read_async(&b).unwrap(), s.read_async(&b2).unwrap());
+    assert!(poll(&mut first).is_none(), "the gate is closed");
+    stepper.run_all();
+    assert!(all(&poll(&mut first).unwrap().unwrap(), 1.0));
+    assert!(all(&poll(&mut second).unwrap().unwrap(), 2.0));
+}
