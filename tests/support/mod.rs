@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dacapo::host::Stepper;
 use dacapo::prelude::*;
-use dacapo::{DeviceOptions, Error, MemoryUsage, ReadFuture};
+use dacapo::{Call, DeviceOptions, Error, MemoryUsage, ReadFuture};
 
 /// Elements of an ordinary buffer: 64 KiB, so that a page of the pool has room for 32 of them.
 pub const LEN: usize = 16 << 10;
@@ -68,6 +68,12 @@ pub fn working(slots: usize) -> (Device, Kernels) {
     let device = Device::open(DeviceOptions::new().max_streams(slots)).unwrap();
     let kernels = Kernels::load(&device);
     (device, kernels)
+}
+
+/// How often the driver was called, but for the releases of memory, which the library's own thread makes when it can.
+pub fn calls(device: &Device) -> u64 {
+    let faults = device.faults();
+    Call::ALL.into_iter().filter(|call| *call != Call::Free).map(|call| faults.count(call)).sum()
 }
 
 pub fn grid() -> Grid {
