@@ -322,6 +322,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         let mut route = self.route("profile")?;
         stamps.start(&mut route)?;
         let value = f(&mut Work::lend(route.core, None, Pass::Direct))?;
+        drop(route);
         let enqueued = started.elapsed();
         let mark = stamps.stop(&mut self.route("profile")?)?;
         wait(self.core(), "profile", mark, None)?;

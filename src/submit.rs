@@ -59,12 +59,10 @@ impl<'a, B: Backend> Route<'a, B> {
         kind: Kind,
         problem: Option<Error>,
     ) -> Result<Option<Mark>> {
-        let outcome = match self.window {
+        match self.window {
             Some(guard) => self.record(guard, operation, &job, kind, problem).map(|()| None),
             None => self.execute(operation, job, problem).map(Some),
-        };
-        self.core.uses.clear();
-        outcome
+        }
     }
 
     /// Remembers a failure that was met before anything was gathered.
@@ -124,6 +122,13 @@ impl<'a, B: Backend> Route<'a, B> {
             Some(error) => Err(error),
             None => Ok(mark),
         }
+    }
+}
+
+impl<B: Backend> Drop for Route<'_, B> {
+    /// Lets go of what was gathered, also where nothing came of it: a stream pins no buffer between operations.
+    fn drop(&mut self) {
+        self.core.uses.clear();
     }
 }
 
