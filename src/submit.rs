@@ -108,16 +108,12 @@ impl<'a, B: Backend> Route<'a, B> {
         args.scalars.extend_from_slice(scalars);
         let mut step = Step { device, slot, waits: Marks::default(), problem };
         step.resolve(operation, uses, &mut args);
-        let ordered = step.wait();
+        step.wait();
         let mark = Mark { slot, seq: lane.seq + 1 };
         let failed = step.submit(mark.seq, by, Command { job, args });
         lane.seq = mark.seq;
         *last = mark.seq;
-        // Without the waits nothing ran that the next user would have to wait for, and what was written down before
-        // still is what it must wait for.
-        if ordered {
-            uses.iter().for_each(|used| publish(used, mark));
-        }
+        uses.iter().for_each(|used| publish(used, mark));
         match failed {
             Some(error) => Err(error),
             None => Ok(mark),
@@ -182,14 +178,10 @@ impl<B: Backend> Step<'_, B> {
         }
     }
 
-    /// Enqueues the waits; returns whether all could be.
-    fn wait(&mut self) -> bool {
-        match wait_for(self.device, self.slot, &self.waits) {
-            Ok(()) => true,
-            Err(error) => {
-                self.problem.get_or_insert(error);
-                false
-            }
+    /// Enqueues the waits.
+    fn wait(&mut self) {
+        if let Err(error) = wait_for(self.device, self.slot, &self.waits) {
+            self.problem.get_or_insert(error);
         }
     }
 
@@ -209,12 +201,23 @@ impl<B: Backend> Step<'_, B> {
 }
 
 /// Makes `slot` wait for every mark of another slot that has not passed.
+///
+/// On an error what follows must be a failure. That one is ordered all the same: it taints bytes that operations
+/// before it may still use, and those after it must find the taint.
 pub(crate) fn wait_for<B: Backend>(device: &DeviceCore<B>, slot: u32, waits: &Marks) -> Result<()> {
+    let queue = &device.slot(slot).queue;
+    let mut outcome = Ok(());
     for mark in waits.iter().filter(|mark| mark.slot != slot && !device.passed(*mark)) {
-        let (queue, on) = (&device.slot(slot).queue, &device.slot(mark.slot).queue);
-        device.backend.wait_for(queue, on, mark.seq).map_err(|fault| device.poison.absorb(fault))?;
+        let on = &device.slot(mark.slot).queue;
+        if outcome.is_ok() {
+            let waited = device.backend.wait_for(queue, on, mark.seq);
+            outcome = waited.map_err(|fault| device.poison.absorb(fault));
+        }
+        if outcome.is_err() {
+            device.backend.order_failure(queue, on, mark.seq);
+        }
     }
-    Ok(())
+    outcome
 }
 
 /// The cause that outputs carry: the root, where the error is itself about a cause.
@@ -256,9 +259,7 @@ pub(crate) fn replay<B: Backend>(
     }
     next(&mut lane, last, seq);
     let mark = Mark { slot, seq };
-    if ordered.is_ok() {
-        order.replayed(mark);
-    }
+    order.replayed(mark);
     outcome.map(|()| mark)
 }
 

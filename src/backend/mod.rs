@@ -75,6 +75,9 @@ pub(crate) mod sealed {
         fn throttle(&self, queue: &Self::Queue);
         /// Makes what follows on `queue` wait for the `seq`-th operation of `on`.
         fn wait_for(&self, queue: &Self::Queue, on: &Self::Queue, seq: u64) -> Result<(), Fault>;
+        /// Orders the failure that is enqueued next on `queue` after the `seq`-th operation of `on`, where
+        /// [`wait_for`](Driver::wait_for) was refused. Never fails: it asks nothing of the driver.
+        fn order_failure(&self, queue: &Self::Queue, on: &Self::Queue, seq: u64);
         /// Enqueues `command` as the `seq`-th operation. On a fault nothing was enqueued, and `command` is whole.
         fn submit(
             &self,

@@ -259,6 +259,10 @@ impl Driver for Host {
         Ok(())
     }
 
+    fn order_failure(&self, queue: &HostQueue, on: &HostQueue, seq: u64) {
+        queue.push(Task::Wait { on: on.shared().clone(), seq });
+    }
+
     fn submit(
         &self,
         queue: &HostQueue,
