@@ -1,0 +1,99 @@
+//! Random programs, run on a device and in an interpreter that knows nothing of queues: every answer must be the same.
+//!
+//! A program interleaves streams, phases, buffers, graphs, drops, faults and steps. The interpreter runs the same
+//! operations one after the other on one memory, which is what the library promises in effect. A program that differs
+//! is shrunk and printed line by line. `DACAPO_PROPTEST_CASES` asks for more programs than usual, and
+//! `DACAPO_PROPTEST_SEED` for others.
+
+#[path = "property/book.rs"]
+mod book;
+#[path = "property/driver.rs"]
+mod driver;
+#[path = "property/enqueue.rs"]
+mod enqueue;
+#[path = "property/kernels.rs"]
+mod kernels;
+#[path = "property/model.rs"]
+mod model;
+#[path = "property/program.rs"]
+mod program;
+#[path = "property/streams.rs"]
+mod streams;
+#[path = "property/windows.rs"]
+mod windows;
+
+use std::cell::Cell;
+
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
+
+use driver::{Driver, Mode};
+use program::{Line, program};
+
+/// Lines of the longest program.
+const LINES: usize = 120;
+
+/// Runs one program; returns how many operations it came to, and in words what they were.
+fn run(lines: &[Line], mode: Mode) -> (Result<usize, String>, Vec<String>) {
+    let mut driver = match Driver::new(mode) {
+        Ok(driver) => driver,
+        Err(error) => return (Err(error.to_string()), Vec::new()),
+    };
+    for line in lines {
+        if let Err(difference) = driver.run(line) {
+            return (Err(difference), driver.trace);
+        }
+    }
+    let (performed, trace) = (driver.performed, std::mem::take(&mut driver.trace));
+    let (outcome, end) = driver.finish();
+    (outcome.map(|()| performed), trace.into_iter().chain(end).collect())
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
+}
+
+/// Runs `cases` programs or more; returns how many operations they came to.
+fn check(mode: Mode, cases: u32) -> usize {
+    let cases = from_env("DACAPO_PROPTEST_CASES").map_or(cases, |asked| asked.max(1) as u32);
+    let seed = from_env("DACAPO_PROPTEST_SEED").unwrap_or(1);
+    let config = Config {
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        max_shrink_iters: 5_000,
+        ..Config::default()
+    };
+    let performed = Cell::new(0);
+    let outcome = TestRunner::new(config).run(&program(LINES), |lines| {
+        let (outcome, _) = run(&lines, mode);
+        performed.set(performed.get() + outcome.map_err(TestCaseError::fail)?);
+        Ok(())
+    });
+    match outcome {
+        Ok(()) => performed.get(),
+        Err(TestError::Fail(reason, lines)) => {
+            let (again, trace) = run(&lines, mode);
+            let again = again.map_or_else(|difference| difference, |_| "it passes when run again".to_owned());
+            panic!("{reason}\n{}\nseed {seed}, run again: {again}", trace.join("\n"));
+        }
+        Err(TestError::Abort(reason)) => panic!("no program came of it: {reason}"),
+    }
+}
+
+/// Any order that is not that of the program, any failure that is lost, spread, or blamed on the wrong cause, any byte
+/// that is used too early, too late or after its end.
+#[test]
+fn a_stepped_device_answers_as_if_every_operation_ran_in_program_order() {
+    let performed = check(Mode::Stepped, 2_000);
+    println!("{performed} operations");
+    assert!(performed >= 100_000 || std::env::var_os("DACAPO_PROPTEST_CASES").is_some(), "{performed}");
+}
+
+/// The same where real workers race, and the host's detector of races looks on.
+#[test]
+fn workers_answer_as_if_every_operation_ran_in_program_order() {
+    let performed = check(Mode::Threaded, 600);
+    println!("{performed} operations");
+    assert!(performed >= 25_000 || std::env::var_os("DACAPO_PROPTEST_CASES").is_some(), "{performed}");
+}

@@ -1,0 +1,344 @@
+//! The interpreter: one global memory, one list of everything that was ever enqueued, run from its start.
+//!
+//! It knows no streams, no queues and no driver's order: every entry runs when its turn in program order comes. A
+//! failure that the device meets later changes the entry that it hits, and the list is run again.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use dacapo::{Abandonment, Call, Error, WindowId};
+
+use super::program::Code;
+
+/// A root cause, comparable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Driver(Call),
+    Panicked(u32),
+    NotReplayed,
+    StillRecording(WindowId),
+    Abandoned(WindowId, Abandonment),
+    Evicted(WindowId),
+    NotOpen(WindowId),
+    Lengths(usize, usize),
+    Unchunkable(usize, usize),
+    WrongPhase,
+    /// Nothing that the interpreter ever expects.
+    Unforeseen(Rc<str>),
+}
+
+/// An error as a caller sees it: how it is wrapped, and the root cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub how: How,
+    pub root: Cause,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Itself,
+    Tainted,
+    NeverSealed,
+    Doomed,
+}
+
+impl Cause {
+    pub fn itself(self) -> Told {
+        Told { how: How::Itself, root: self }
+    }
+}
+
+impl Told {
+    pub fn of(error: &Error) -> Told {
+        let how = match error {
+            Error::Tainted { .. } => How::Tainted,
+            Error::NeverSealed { .. } => How::NeverSealed,
+            Error::Doomed { .. } => How::Doomed,
+            _ => How::Itself,
+        };
+        let number = |message: &str| message.trim_start_matches("no ").parse().unwrap_or(u32::MAX);
+        let root = match error.root() {
+            Error::Driver { call, .. } => Cause::Driver(*call),
+            Error::KernelPanicked { message, .. } | Error::CallbackPanicked { message } => {
+                Cause::Panicked(number(message))
+            }
+            Error::NotReplayed => Cause::NotReplayed,
+            Error::StillRecording { window, .. } => Cause::StillRecording(*window),
+            Error::Abandoned { window, how } => Cause::Abandoned(*window, *how),
+            Error::Evicted { window, .. } => Cause::Evicted(*window),
+            Error::NotOpen { window } => Cause::NotOpen(*window),
+            Error::LengthMismatch { source_len, target_len, .. } => Cause::Lengths(*source_len, *target_len),
+            Error::Unchunkable { len, outer, .. } => Cause::Unchunkable(*len, *outer),
+            Error::WrongPhase { .. } => Cause::WrongPhase,
+            other => Cause::Unforeseen(format!("{other:?}").into()),
+        };
+        Told { how, root }
+    }
+}
+
+/// Bytes of one allocation.
+#[derive(Clone, Debug)]
+pub struct Span {
+    pub alloc: usize,
+    pub range: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Reads,
+    Writes,
+    Both,
+}
+
+/// What an operation does to its spans, which come in the order of its arguments.
+#[derive(Clone, Debug)]
+pub enum Does {
+    Launch {
+        code: Code,
+        scalar: u8,
+        number: u32,
+    },
+    Copy,
+    /// Repeats a pattern.
+    Fill(Vec<u8>),
+    Write(Vec<u8>),
+    Read,
+    Call {
+        counter: usize,
+        panics: Option<u32>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Action {
+    pub does: Does,
+    pub spans: Vec<(Span, Access)>,
+}
+
+impl Action {
+    pub fn new(does: Does, spans: Vec<(Span, Access)>) -> Self {
+        Action { does, spans }
+    }
+
+    fn reads(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter().filter(|(_, access)| *access != Access::Writes).map(|(span, _)| span)
+    }
+
+    fn writes(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter().filter(|(_, access)| *access != Access::Reads).map(|(span, _)| span)
+    }
+}
+
+/// Which of the operations of an entry the device itself fails, among those that would run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    All,
+    /// Counted from 1.
+    Nth(usize),
+}
+
+/// How an entry went onto the device.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    Runs,
+    /// It was refused, and only its failure was enqueued.
+    Refused(Cause),
+    Struck(Strike),
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub stream: usize,
+    pub actions: Rc<[Action]>,
+    pub fate: Fate,
+}
+
+/// What became of an entry.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The first cause for which one of its operations did not run.
+    pub told: Option<Cause>,
+    /// Causes that arose here.
+    pub failures: Vec<Cause>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Cell {
+    Holds(u8),
+    Tainted(Cause),
+}
+
+/// The memory, and the list that makes it what it is.
+#[derive(Default)]
+pub struct Machine {
+    /// Where each allocation starts in `cells`.
+    bases: Vec<usize>,
+    size: usize,
+    pub log: Vec<Entry>,
+    cells: Vec<Cell>,
+    outcomes: Vec<Outcome>,
+    calls: Vec<usize>,
+}
+
+impl Machine {
+    pub fn reserve(&mut self, len: usize) -> usize {
+        self.bases.push(self.size);
+        self.size += len;
+        self.cells.resize(self.size, Cell::Holds(0));
+        self.bases.len() - 1
+    }
+
+    pub fn push(&mut self, entry: Entry) -> usize {
+        self.log.push(entry);
+        self.log.len() - 1
+    }
+
+    /// Changes the fate of an entry, which may have been run already.
+    pub fn strike(&mut self, entry: usize, strike: Strike) {
+        if !matches!(self.log[entry].fate, Fate::Runs) {
+            return;
+        }
+        self.log[entry].fate = Fate::Struck(strike);
+        if entry < self.outcomes.len() {
+            self.cells = vec![Cell::Holds(0); self.size];
+            self.outcomes.clear();
+            self.calls.clear();
+        }
+    }
+
+    pub fn outcome(&mut self, entry: usize) -> &Outcome {
+        self.catch_up();
+        &self.outcomes[entry]
+    }
+
+    pub fn outcomes(&mut self) -> &[Outcome] {
+        self.catch_up();
+        &self.outcomes
+    }
+
+    pub fn calls(&mut self, counter: usize) -> usize {
+        self.catch_up();
+        self.calls.get(counter).copied().unwrap_or(0)
+    }
+
+    /// The bytes of `span`, or the cause that the first tainted one of them carries.
+    pub fn read(&mut self, span: &Span) -> Result<Vec<u8>, Cause> {
+        self.catch_up();
+        self.cells[self.place(span)]
+            .iter()
+            .map(|cell| match cell {
+                Cell::Holds(byte) => Ok(*byte),
+                Cell::Tainted(cause) => Err(cause.clone()),
+            })
+            .collect()
+    }
+
+    fn place(&self, span: &Span) -> Range<usize> {
+        let base = self.bases[span.alloc];
+        base + span.range.start..base + span.range.end
+    }
+
+    fn catch_up(&mut self) {
+        for index in self.outcomes.len()..self.log.len() {
+            let entry = self.log[index].clone();
+            let mut outcome = Outcome::default();
+            let mut ran = 0;
+            for action in entry.actions.iter() {
+                self.perform(action, &entry.fate, &mut ran, &mut outcome);
+            }
+            self.outcomes.push(outcome);
+        }
+    }
+
+    fn perform(&mut self, action: &Action, fate: &Fate, ran: &mut usize, outcome: &mut Outcome) {
+        if let Fate::Refused(cause) = fate {
+            return self.taint(action, cause, outcome);
+        }
+        for span in action.reads() {
+            let place = self.place(span);
+            if let Some(Cell::Tainted(cause)) =
+                self.cells[place].iter().find(|cell| matches!(cell, Cell::Tainted(_)))
+            {
+                let cause = cause.clone();
+                return self.taint(action, &cause, outcome);
+            }
+        }
+        *ran += 1;
+        let struck = match fate {
+            Fate::Struck(Strike::All) => true,
+            Fate::Struck(Strike::Nth(nth)) => nth == ran,
+            _ => false,
+        };
+        let failure = if struck { Some(Cause::Driver(Call::Execute)) } else { self.run(action) };
+        if let Some(cause) = failure {
+            outcome.failures.push(cause.clone());
+            self.taint(action, &cause, outcome);
+        }
+    }
+
+    fn taint(&mut self, action: &Action, cause: &Cause, outcome: &mut Outcome) {
+        outcome.told.get_or_insert_with(|| cause.clone());
+        for span in action.writes() {
+            let place = self.place(span);
+            self.cells[place].fill(Cell::Tainted(cause.clone()));
+        }
+    }
+
+    /// Runs an action whose input is whole; returns why it failed.
+    fn run(&mut self, action: &Action) -> Option<Cause> {
+        let before: Vec<Vec<u8>> = action.spans.iter().map(|(span, _)| self.bytes(span)).collect();
+        let after: Vec<Vec<u8>> = match &action.does {
+            Does::Launch { code: Code::Panics, number, .. } => return Some(Cause::Panicked(*number)),
+            Does::Launch { code, scalar, .. } => launched(*code, *scalar, &before),
+            Does::Copy => vec![vec![], before[0].clone()],
+            Does::Fill(pattern) => vec![pattern.iter().copied().cycle().take(before[0].len()).collect()],
+            Does::Write(data) => vec![data.clone()],
+            Does::Read => return None,
+            Does::Call { counter, panics } => {
+                self.calls.resize(self.calls.len().max(counter + 1), 0);
+                self.calls[*counter] += 1;
+                return panics.map(Cause::Panicked);
+            }
+        };
+        for ((span, access), after) in action.spans.iter().zip(after) {
+            if *access != Access::Reads {
+                let place = self.place(span);
+                self.cells[place].iter_mut().zip(after).for_each(|(cell, byte)| *cell = Cell::Holds(byte));
+            }
+        }
+        None
+    }
+
+    /// The bytes of `span`; tainted ones, which nothing reads any more, as anything.
+    fn bytes(&self, span: &Span) -> Vec<u8> {
+        let value = |cell: &Cell| match cell {
+            Cell::Holds(byte) => *byte,
+            Cell::Tainted(_) => 0xEE,
+        };
+        self.cells[self.place(span)].iter().map(value).collect()
+    }
+}
+
+/// What a kernel makes of its buffers, all at once.
+fn launched(code: Code, scalar: u8, before: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let wrap = |values: &[u8], at: usize| values.get(at % values.len().max(1)).copied().unwrap_or(9);
+    let plus = |left: u8, right: u8| left.wrapping_add(right);
+    let times = |left: u8, right: u8| left.wrapping_mul(right);
+    let each = |len: usize, f: &dyn Fn(usize) -> u8| (0..len).map(f).collect::<Vec<u8>>();
+    match (code, before) {
+        (Code::Add, [x, y]) => vec![vec![], each(y.len(), &|i| plus(wrap(x, i), scalar))],
+        (Code::Mix, [x, y, z]) => {
+            vec![vec![], vec![], each(z.len(), &|i| plus(times(wrap(x, i), 3), wrap(y, i)))]
+        }
+        (Code::Bump, [x]) => vec![each(x.len(), &|i| plus(times(x[i], 5), scalar))],
+        (Code::Pair, [x, y, z]) => {
+            let sum = each(y.len(), &|i| plus(y[i], times(wrap(x, i), 2)));
+            vec![vec![], sum, each(z.len(), &|i| wrap(x, i) ^ wrap(y, i))]
+        }
+        (Code::Sparse, [x]) => {
+            vec![each(x.len(), &|i| if i % 2 == 0 { plus(times(x[i], 7), scalar) } else { x[i] })]
+        }
+        (Code::Rows, [x, y]) => vec![vec![], each(y.len(), &|i| plus(wrap(x, i), times(17, i as u8)))],
+        other => unreachable!("no kernel has these arguments: {other:?}"),
+    }
+}
