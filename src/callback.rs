@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, Result};
 
@@ -33,6 +34,15 @@ impl Drop for OnDevice {
 /// Whether the calling thread is inside a kernel or a host callback.
 pub(crate) fn inside() -> bool {
     DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false)
+}
+
+/// Runs code of the user's that nobody asked to report to, such as a drop or a waker, on a thread of ours, which must
+/// outlive a panic in it.
+pub(crate) fn shielded(run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        // The payload is the user's as well, and its drop could panic again: leaking it is the end of that.
+        std::mem::forget(panic);
+    }
 }
 
 /// Refuses `operation` inside a kernel or a host callback.

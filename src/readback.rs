@@ -12,6 +12,7 @@ use bytemuck::Pod;
 use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
+use crate::callback::shielded;
 use crate::error::{Error, Result};
 
 /// Where a read lands. The operation owns it too, so that a reader who leaves early leaves nothing dangling.
@@ -33,7 +34,7 @@ impl Readback {
         drop(landing);
         // A waker is the user's code: no lock of ours is held.
         if let Some(waker) = waker {
-            waker.wake();
+            shielded(|| waker.wake());
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Condvar, Mutex};
 
 use crate::backend::host::graph::HostExec;
-use crate::callback::OnDevice;
+use crate::callback::{OnDevice, shielded};
 
 /// A device's helpers; the slot that replays works as well.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Shared {
                 None => {
                     // This may be the last reference, and what it lets go of the user's: not under a lock of ours.
                     let on_device = OnDevice::enter();
-                    drop(exec);
+                    shielded(|| drop(exec));
                     drop(on_device);
                     let state = self.state.lock();
                     if last {

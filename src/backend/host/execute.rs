@@ -10,6 +10,7 @@ use crate::backend::command::Work;
 use crate::backend::host::args::address;
 use crate::backend::host::{Host, Machine};
 use crate::backend::{Call, Command, Fault, Region};
+use crate::callback::shielded;
 use crate::error::Error;
 use crate::taint;
 
@@ -120,7 +121,7 @@ fn perform(command: &Command<Host>) -> Result<(), Error> {
             // that owns its bytes.
             let run = AssertUnwindSafe(|| unsafe { code.run(args, *extent) });
             catch_unwind(run)
-                .map_err(|panic| Error::KernelPanicked { kernel: name.clone(), message: message(&*panic) })
+                .map_err(|panic| Error::KernelPanicked { kernel: name.clone(), message: message(panic) })
         }
         (Work::Copy, [from, to]) => {
             copy(from, to);
@@ -140,7 +141,7 @@ fn perform(command: &Command<Host>) -> Result<(), Error> {
         }
         (Work::HostCall { call }, _) => {
             let run = AssertUnwindSafe(|| call.lock()());
-            catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: message(&*panic) })
+            catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: message(panic) })
         }
         (Work::Stamp { at }, _) => {
             *at.lock() = Some(Instant::now());
@@ -196,8 +197,10 @@ fn fill(to: &Region<Host>, pattern: &[u8]) {
 }
 
 /// What a panic said.
-fn message(panic: &(dyn std::any::Any + Send)) -> Arc<str> {
+fn message(panic: Box<dyn std::any::Any + Send>) -> Arc<str> {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a message").into()
+    let text = text.unwrap_or("a panic without a message").into();
+    shielded(|| drop(panic));
+    text
 }

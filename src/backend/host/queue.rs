@@ -14,7 +14,7 @@ use crate::backend::host::execute::{self, Outcome};
 use crate::backend::host::graph::{HostExec, Replay};
 use crate::backend::host::{Host, Machine};
 use crate::backend::{Call, Command, Fault, Spares, Submitter, Waiter};
-use crate::callback::OnDevice;
+use crate::callback::{OnDevice, shielded};
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::order::Mark;
@@ -162,36 +162,41 @@ impl Shared {
     }
 
     fn perform(&self, task: Task) {
-        // Whatever a task lets go of may be the user's, so that it ends before the mark says that it is done.
-        let on_device = OnDevice::enter();
         let seq = match task {
-            Task::Run { seq, by, command } => {
-                if let Outcome::Failed(error) = execute::run(&self.machine, &command) {
-                    by.failures.park(&error);
-                }
-                self.spares.give(command.args);
-                seq
-            }
-            Task::Fail { seq, command, cause } => {
-                execute::fail(&command, &cause);
-                self.spares.give(command.args);
-                seq
-            }
-            Task::Replay { mark, by, exec, reports } => {
-                exec.replay(Replay { machine: self.machine.clone(), mark, by, reports });
-                mark.seq
-            }
-            Task::FailReplay { seq, exec, cause } => {
-                exec.fail(&cause);
-                seq
-            }
             Task::Wait { on, seq } => {
                 on.block(seq, Waiter::Reaper, None);
                 return;
             }
+            Task::Run { seq, .. } | Task::Fail { seq, .. } | Task::FailReplay { seq, .. } => seq,
+            Task::Replay { mark, .. } => mark.seq,
         };
+        // Whatever a task lets go of may be the user's, so that it ends before the mark says that it is done; and it
+        // may panic, which must not end the thread that others wait for.
+        let on_device = OnDevice::enter();
+        shielded(|| self.run(task));
         drop(on_device);
         self.complete(seq);
+    }
+
+    fn run(&self, task: Task) {
+        match task {
+            Task::Run { by, command, .. } => {
+                if let Outcome::Failed(error) = execute::run(&self.machine, &command) {
+                    by.failures.park(&error);
+                }
+                self.spares.give(command.args);
+            }
+            Task::Fail { command, cause, .. } => {
+                execute::fail(&command, &cause);
+                self.spares.give(command.args);
+            }
+            Task::Replay { mark, by, exec, reports } => {
+                exec.replay(Replay { machine: self.machine.clone(), mark, by, reports });
+            }
+            Task::FailReplay { exec, cause, .. } => exec.fail(&cause),
+            // A wait runs nothing: see `perform`.
+            Task::Wait { .. } => {}
+        }
     }
 
     fn complete(&self, seq: u64) {
