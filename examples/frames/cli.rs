@@ -15,7 +15,7 @@ pub struct Options {
     /// How many frames the camera takes to come back to where it started.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..))]
     pub frames: u32,
-    /// The folder for the frames' edges, one grey PNG each.
+    /// The folder for the last frame's edges (PNG) and the graph (DOT), made if it is missing.
     #[arg(long, value_name = "DIR", default_value = "frames-out")]
     pub out: PathBuf,
 }
