@@ -8,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 
 use dacapo::prelude::*;
 use dacapo::{Error, NodeInfo};
-use support::{LEN, all, filled, grid, poll, stepped, working};
+use support::{LEN, all, block_on, filled, grid, poll, stepped, working};
 
 /// A callback that counts its calls in `count`.
 fn counting(count: &Arc<AtomicUsize>) -> impl FnMut() + Send + 'static {
@@ -256,23 +256,6 @@ fn a_callback_whose_values_panic_when_they_are_dropped_does_not_end_the_worker()
     let last = s.read_async(&buffer).unwrap();
     assert!(all(&block_on(last).unwrap(), 1.0), "the worker goes on");
     device.check().unwrap();
-}
-
-/// Waits for a future with nothing but its waker.
-fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        match std::pin::Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
-            std::task::Poll::Ready(output) => return output,
-            std::task::Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 /// A waker is user code on the device's thread, as a callback is: it may neither call us nor take the device down.

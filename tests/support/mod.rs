@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use dacapo::host::Stepper;
+use dacapo::host::{Faults, Stepper};
 use dacapo::prelude::*;
 use dacapo::{Call, DeviceOptions, Error, MemoryUsage, ReadFuture};
 
@@ -72,7 +72,11 @@ pub fn working(slots: usize) -> (Device, Kernels) {
 
 /// How often the driver was called, but for the releases of memory, which the library's own thread makes when it can.
 pub fn calls(device: &Device) -> u64 {
-    let faults = device.faults();
+    calls_of(&device.faults())
+}
+
+/// [`calls`], where the device may be gone.
+pub fn calls_of(faults: &Faults) -> u64 {
     Call::ALL.into_iter().filter(|call| *call != Call::Free).map(|call| faults.count(call)).sum()
 }
 
@@ -97,6 +101,23 @@ pub fn poll<T: bytemuck::Pod>(future: &mut ReadFuture<T>) -> Option<Result<Vec<T
     match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
+    }
+}
+
+/// Waits for a future with nothing but its waker.
+pub fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    loop {
+        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
     }
 }
 
