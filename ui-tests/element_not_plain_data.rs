@@ -1,0 +1,10 @@
+//! Elements are bytes on a device, where references and enums with gaps mean nothing: use plain data.
+
+use dacapo::prelude::*;
+
+fn booleans(s: &mut Stream) -> dacapo::Result<Buffer<u8>> {
+    let flags = s.alloc::<bool>(4)?;
+    Ok(flags.cast::<u8>()?)
+}
+
+fn main() {}

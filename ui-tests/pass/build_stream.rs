@@ -1,0 +1,10 @@
+//! A device makes streams, and transitions lead to the other phases.
+
+use dacapo::Recording;
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let recording: Stream<Recording> = Device::host()?.stream()?.prepare()?.begin()?;
+    recording.end()?;
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! `write` brings host memory to the device.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let mut s = Device::host()?.stream()?;
+    let mut to = s.alloc::<f32>(4)?;
+    s.write(&mut to, &[1.0; 4])
+}

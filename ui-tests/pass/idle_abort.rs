@@ -1,0 +1,7 @@
+//! Only what was begun is aborted.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    Device::host()?.stream()?.prepare()?.begin()?.abort().sync()
+}

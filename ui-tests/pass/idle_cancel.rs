@@ -1,0 +1,7 @@
+//! Only what was prepared is cancelled.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    Device::host()?.stream()?.prepare()?.cancel().sync()
+}

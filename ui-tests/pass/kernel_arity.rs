@@ -1,0 +1,7 @@
+//! One view for each parameter.
+
+use dacapo::prelude::*;
+
+fn main() {
+    let _program = Program::<(In<f32>, Out<f32>)>::new("copy").host(|(x, y), _| y.copy_from_slice(x));
+}

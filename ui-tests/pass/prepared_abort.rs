@@ -1,0 +1,7 @@
+//! `cancel` leaves a capture that has not begun to record.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    Device::host()?.stream()?.prepare()?.cancel().sync()
+}

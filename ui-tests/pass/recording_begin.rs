@@ -1,0 +1,9 @@
+//! One `begin` for each `prepare`.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let (_first, stream) = Device::host()?.stream()?.prepare()?.begin()?.end()?;
+    let (_second, _stream) = stream.prepare()?.begin()?.end()?;
+    Ok(())
+}

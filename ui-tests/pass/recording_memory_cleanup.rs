@@ -1,0 +1,8 @@
+//! `abort` gives back a stream in no capture, which may clean up.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let recording = Device::host()?.stream()?.prepare()?.begin()?;
+    recording.abort().memory_cleanup()
+}

@@ -1,0 +1,7 @@
+//! A signature of one parameter is a tuple with a comma.
+
+use dacapo::prelude::*;
+
+fn main() {
+    let _program = Program::<(In<f32>,)>::new("look");
+}

@@ -1,0 +1,11 @@
+//! The whole buffer is free again when its halves are done.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let mut s = Device::host()?.stream()?;
+    let mut x = s.alloc::<f32>(4)?;
+    let (left, right) = x.split_at_mut(2)?;
+    s.copy(&left, right)?;
+    s.fill(&mut x, 0.0)
+}

@@ -1,0 +1,9 @@
+//! For a window that is wider than a closure, take the transitions of the stream itself.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let recording = Device::host()?.stream()?.prepare()?.begin()?;
+    recording.end()?;
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! Wait on the stream, after the closure.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let mut stream = Device::host()?.stream()?;
+    let (mut graph, ()) = stream.record(|_work| Ok(()))?;
+    graph.replay(&mut stream)?;
+    stream.sync()
+}

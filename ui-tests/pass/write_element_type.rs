@@ -1,0 +1,9 @@
+//! Write elements of the buffer's type.
+
+use dacapo::prelude::*;
+
+fn main() -> dacapo::Result<()> {
+    let mut s = Device::host()?.stream()?;
+    let mut to = s.alloc::<f32>(4)?;
+    s.write(&mut to, &[1.0, 2.0, 3.0, 4.0])
+}
