@@ -1,4 +1,63 @@
 //! Record GPU work once, and replay it: the phases of a recording are types, and a replay is safe Rust.
+//!
+//! # The story in one page
+//!
+//! A [`Device`] has [`Stream`]s, and a stream is in a phase that is part of its type:
+//!
+//! ```text
+//! Stream<NoCapture> --prepare--> Stream<Prepared> --begin--> Stream<Recording> --end--> Graph + Stream<NoCapture>
+//!         ^                            | cancel                    | abort, drop, panic
+//!         +----------------------------+---------------------------+
+//! ```
+//!
+//! Work is put on a stream through [`Enqueue`], which every phase has: launches of [`Kernel`]s over [`Buffer`]s, copies,
+//! fills, writes, allocations, host callbacks. In [`NoCapture`] and [`Prepared`] it executes. In [`Recording`] it is
+//! appended to a list and nothing runs; `end` turns the list into a [`Graph`], and [`Graph::replay`] runs all of it, as
+//! often as wanted, with whatever the buffers hold by then.
+//!
+//! ```
+//! use dacapo::prelude::*;
+//!
+//! # fn main() -> dacapo::Result<()> {
+//! let device = Device::host()?;
+//! let double = Program::<(In<f32>, Out<f32>)>::new("double")
+//!     .host(|(x, y), _grid| y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x))
+//!     .load(&device)?;
+//!
+//! let mut stream = device.stream()?;
+//! let mut x = stream.alloc::<f32>(4)?;
+//! let mut y = stream.alloc::<f32>(4)?;
+//!
+//! // Phase by phase; `Stream::record` and `Stream::capture` are the shorter forms.
+//! let mut recording = stream.prepare()?.begin()?;
+//! recording.launch(&double, Grid::covering(4), (&x, &mut y))?;
+//! let (mut graph, mut stream) = recording.end()?;
+//!
+//! for i in 1..=3u8 {
+//!     stream.write(&mut x, &[f32::from(i); 4])?;
+//!     graph.replay(&mut stream)?;
+//!     assert_eq!(stream.read(&y)?, [2.0 * f32::from(i); 4]);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What a phase forbids does not compile: `recording.read(&y)` and `stream.end()` are errors that name the missing step.
+//!
+//! # What waits for what
+//!
+//! Every operation behaves as if all operations ran one after the other, in the order in which they were enqueued; only
+//! those that use the same bytes really wait for each other. Streams of one device may be driven by any number of threads.
+//!
+//! # What a failure leaves behind
+//!
+//! See [`Error`] and [`ErrorKind`]. An operation that fails taints the bytes that it was to write: reading them returns
+//! the first cause, until they are written again in full.
+//!
+//! # Backends
+//!
+//! [`Host`] is always there: an asynchronous device without a GPU, with a stepped mode ([`Device::stepped`]) and injected
+//! faults ([`Device::faults`]) for tests. Code that is generic over [`Backend`] runs on every one.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -81,3 +140,8 @@ pub mod prelude {
         Touches, Work,
     };
 }
+
+/// The README's example is a test too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
