@@ -14,6 +14,8 @@ pub(crate) mod memory;
 pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod stepper;
+#[cfg(all(test, debug_assertions, not(loom)))]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Instant;
