@@ -101,7 +101,8 @@ pub(crate) fn reserve<B: Backend>(
         AllocationMode::Pooled => pool::take(device, slot, rounded)?,
         AllocationMode::Dedicated => pool::take_dedicated(device, slot, rounded)?,
     };
-    device.memory.tenant(rounded, true);
+    // What the lease gives back one day: a kept page may be larger than what was asked for.
+    device.memory.tenant(place.lease.bytes(), true);
     let contents = Contents { page: place.page, offset: place.offset, taint: Taint::default() };
     Ok(Reserved { contents: Arc::new(contents), lease: place.lease, history: place.history })
 }
@@ -187,4 +188,22 @@ fn reclaim<B: Backend>(device: &DeviceCore<B>) {
         }
     }
     device.memory.graveyard.bury(device);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::prelude::*;
+
+    /// A kept page that served a smaller tenant was taken off in full, so that the count fell below zero.
+    #[test]
+    fn a_kept_page_leaves_the_count_as_it_entered_it() {
+        let device = Device::host().unwrap();
+        let mut stream = device.stream().unwrap();
+        drop(stream.alloc_scratch::<u8>(1 << 20).unwrap());
+        let smaller = stream.alloc_scratch::<u8>((1 << 20) - (1 << 16)).unwrap();
+        assert_eq!(device.memory_usage().held, 1 << 20);
+        assert_eq!(device.memory_usage().in_use, 1 << 20);
+        drop(smaller);
+        assert_eq!(device.memory_usage().in_use, 0);
+    }
 }
