@@ -119,9 +119,7 @@ pub struct Difference {
 }
 
 fn found<B: Backend>(stream: &mut Stream<NoCapture, B>, outputs: &Outputs<B>) -> dacapo::Result<Found> {
-    let edges = stream.read(&outputs.edges)?;
-    let [threshold] = stream.read(&outputs.threshold)?[..] else {
-        unreachable!("the threshold was allocated as one element");
-    };
-    Ok(Found { edges, threshold })
+    let mut threshold = [0];
+    stream.read_into(&outputs.threshold, &mut threshold)?;
+    Ok(Found { edges: stream.read(&outputs.edges)?, threshold: threshold[0] })
 }

@@ -46,7 +46,7 @@ fn run(options: &Options) -> Result<()> {
     let camera = Camera::new(&picture, options.frames);
     let size = Size { width: camera.width(), height: camera.height() };
     let mut film = Film::new(&Device::host()?, size)?;
-    let (report, last) = shoot(&camera, options.frames, &mut film)?;
+    let (report, last) = shoot(&camera, size, options.frames, &mut film)?;
 
     let (edges, dot) = (options.out.join("edges.png"), options.out.join("graph.dot"));
     picture::save_grey(&edges, size.width, size.height, &last.edges)?;
@@ -57,8 +57,7 @@ fn run(options: &Options) -> Result<()> {
 }
 
 /// Takes every frame both ways and verifies both; returns the times, and what was found in the last frame.
-fn shoot(camera: &Camera, frames: u32, film: &mut Film) -> Result<(Report, Found)> {
-    let size = Size { width: camera.width(), height: camera.height() };
+fn shoot(camera: &Camera, size: Size, frames: u32, film: &mut Film) -> Result<(Report, Found)> {
     let mut report = Report::new(size, film.graph());
     let mut rgb = vec![0.0; 3 * size.pixels()];
     let mut last = None;

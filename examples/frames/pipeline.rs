@@ -28,7 +28,7 @@ impl Size {
     }
 }
 
-/// Planes of a frame, as widths and heights follow them in the signatures below.
+// Signatures: planes, then the length of their rows, then how many there are if a kernel looks beyond its own.
 type Blur = (In<f32>, Out<f32>, u32);
 type Stencil = (In<f32>, Out<f32>, u32, u32);
 type Luminance = (In<f32>, In<f32>, In<f32>, Out<f32>, u32);
