@@ -266,8 +266,8 @@ fn phases(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
 fn graphs(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (on.clone(), any::<u8>()).prop_map(|(on, graph)| Op::Replay { on, graph }),
-        2 => (on, any::<u8>()).prop_map(|(on, graph)| Op::Embed { on, graph }),
-        1 => any::<u8>().prop_map(|graph| Op::DropGraph { graph }),
+        4 => (on, any::<u8>()).prop_map(|(on, graph)| Op::Embed { on, graph }),
+        2 => any::<u8>().prop_map(|graph| Op::DropGraph { graph }),
         1 => any::<u8>().prop_map(|graph| Op::Await { graph }),
     ]
 }
