@@ -87,7 +87,7 @@ pub enum Error {
         /// What the device allows.
         allowed: u64,
     },
-    /// An output of a kernel that runs in chunks cannot be divided evenly over the outermost dimension of its grid.
+    /// An output of a kernel that runs in chunks cannot be divided evenly over the last extent of its grid.
     #[error(
         "{kernel}: an output of {len} elements cannot be divided evenly over the {outer} rows of the grid; make it a multiple of them"
     )]
@@ -96,7 +96,7 @@ pub enum Error {
         kernel: Arc<str>,
         /// Elements of the output.
         len: usize,
-        /// The extent of the grid's outermost dimension that is not 1.
+        /// The last extent of the grid.
         outer: usize,
     },
     /// The program has no source for this backend.

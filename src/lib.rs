@@ -136,8 +136,8 @@ pub mod host {
 /// What a program that records and replays needs: `use dacapo::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, Out, Program, Stream,
-        Touches, Work,
+        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, NoCapture, Out, Prepared,
+        Program, Recording, Slice, SliceMut, Stream, Touches, Work,
     };
 }
 

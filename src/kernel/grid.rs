@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// A grid with a zero in it launches nothing, which is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    size: [usize; 3],
+    size: Dims,
     unit: Unit,
 }
 
@@ -24,23 +24,34 @@ enum Unit {
 
 /// One, two or three extents: `n`, `(x, y)` or `(x, y, z)`. Those left out are 1; x runs fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dims([usize; 3]);
+pub struct Dims {
+    size: [usize; 3],
+    /// How many extents were given.
+    rank: Rank,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rank {
+    One,
+    Two,
+    Three,
+}
 
 impl From<usize> for Dims {
     fn from(x: usize) -> Self {
-        Dims([x, 1, 1])
+        Dims { size: [x, 1, 1], rank: Rank::One }
     }
 }
 
 impl From<(usize, usize)> for Dims {
     fn from((x, y): (usize, usize)) -> Self {
-        Dims([x, y, 1])
+        Dims { size: [x, y, 1], rank: Rank::Two }
     }
 }
 
 impl From<(usize, usize, usize)> for Dims {
     fn from((x, y, z): (usize, usize, usize)) -> Self {
-        Dims([x, y, z])
+        Dims { size: [x, y, z], rank: Rank::Three }
     }
 }
 
@@ -49,12 +60,12 @@ impl Grid {
     ///
     /// The last block of a row may reach beyond; a kernel compares its index with the extent that it is given.
     pub fn covering(threads: impl Into<Dims>) -> Self {
-        Grid { size: threads.into().0, unit: Unit::Threads }
+        Grid { size: threads.into(), unit: Unit::Threads }
     }
 
     /// Exactly so many blocks, of the size that the kernel declares.
     pub fn blocks(blocks: impl Into<Dims>) -> Self {
-        Grid { size: blocks.into().0, unit: Unit::Blocks }
+        Grid { size: blocks.into(), unit: Unit::Blocks }
     }
 
     /// What a launch of `kernel` with blocks of `block` threads comes to; `None` when it comes to nothing.
@@ -78,11 +89,12 @@ impl Grid {
         }
         let threads = block.iter().fold(1u64, |product, size| product.saturating_mul((*size).into()));
         check(GridLimit::ThreadsPerBlock, threads, limits.max_threads_per_block)?;
-        if self.size.contains(&0) {
+        let Dims { size, rank } = self.size;
+        if size.contains(&0) {
             return Ok(None);
         }
-        let mut extent = Extent { threads: [0; 3], blocks: [0; 3], block };
-        let axes = extent.threads.iter_mut().zip(extent.blocks.iter_mut()).zip(self.size).zip(block);
+        let mut extent = Extent { threads: [0; 3], blocks: [0; 3], block, rank };
+        let axes = extent.threads.iter_mut().zip(extent.blocks.iter_mut()).zip(size).zip(block);
         for (((threads, blocks), size), block) in axes {
             let block = block as usize;
             match self.unit {
@@ -105,12 +117,13 @@ pub struct Extent {
     threads: [usize; 3],
     blocks: [u64; 3],
     block: [u32; 3],
+    rank: Rank,
 }
 
 impl Extent {
     /// The extent of a launch that is refused anyway.
     pub(crate) fn nothing() -> Self {
-        Extent { threads: [0; 3], blocks: [0; 3], block: [0; 3] }
+        Extent { threads: [0; 3], blocks: [0; 3], block: [0; 3], rank: Rank::One }
     }
 
     /// Threads in x, y and z: what [`Grid::covering`] was given.
@@ -140,9 +153,15 @@ impl Extent {
         y
     }
 
-    /// The extent of the outermost dimension that is not 1: what a kernel in chunks is divided along.
+    /// The last of the extents that the grid was given: `n` of `n`, `y` of `(x, y)`, `z` of `(x, y, z)`, also where
+    /// it is 1. What a kernel in chunks is divided along.
     pub fn outer(&self) -> usize {
-        self.threads.into_iter().rev().find(|extent| *extent != 1).unwrap_or(1)
+        let [x, y, z] = self.threads;
+        match self.rank {
+            Rank::One => x,
+            Rank::Two => y,
+            Rank::Three => z,
+        }
     }
 }
 
@@ -206,6 +225,15 @@ mod tests {
         let extent = resolve(Grid::covering((33, 2)), [16, 1, 1]).unwrap().unwrap();
         assert_eq!((extent.threads(), extent.blocks()), ([33, 2, 1], [3, 2, 1]));
         assert_eq!(extent.outer(), 2);
+    }
+
+    /// A picture of one row divided along its columns would give a kernel a column's number for a row's.
+    #[test]
+    fn a_grid_is_divided_along_the_last_extent_that_it_was_given() {
+        let outer = |grid| resolve(grid, [16, 1, 1]).unwrap().unwrap().outer();
+        assert_eq!(outer(Grid::covering(7)), 7);
+        assert_eq!(outer(Grid::covering((7, 1))), 1);
+        assert_eq!(outer(Grid::covering((7, 3, 1))), 1);
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub struct Sources {
 }
 
 impl<S: Signature> Program<S> {
-    /// A program without sources, whose blocks have 256 threads along x.
+    /// A program without sources, whose blocks have 256 threads along x. Write the signature here
+    /// (`Program::<(In<f32>,)>::new(..)`): closures take their types from it.
     pub fn new(name: &str) -> Self {
         let sources = Sources { name: name.into(), host: None };
         Program { sources, block: [256, 1, 1], _signature: PhantomData }
@@ -74,9 +75,24 @@ impl<S: Signature> Program<S> {
 
     /// The source for the host: a closure that is called in parallel, each time for one chunk of every output.
     ///
-    /// The outermost dimension of the grid that is not 1 (the rows of a picture) is divided into runs. A call gets
-    /// the inputs whole, and of each output the part of its own rows, so that no two calls can write one element.
-    /// Outputs must divide evenly over those rows, else the launch is [`Error::Unchunkable`].
+    /// The last extent of the grid (the rows of a picture, in `Grid::covering((width, height))`) is divided into runs. A
+    /// call gets the inputs whole, and of each output the part of its own rows, so that no two calls can write one
+    /// element. Outputs must divide evenly over those rows, else the launch is [`Error::Unchunkable`].
+    ///
+    /// ```
+    /// use dacapo::prelude::*;
+    ///
+    /// /// The difference of each pixel to its left neighbour.
+    /// let difference = Program::<(In<f32>, Out<f32>)>::new("difference").host_chunks(|(picture, rows), chunk| {
+    ///     let width = chunk.grid().width();
+    ///     for (row, out) in chunk.rows().zip(rows.chunks_mut(width)) {
+    ///         let row = &picture[row * width..][..width];
+    ///         for x in 0..width {
+    ///             out[x] = row[x] - row[x.saturating_sub(1)];
+    ///         }
+    ///     }
+    /// });
+    /// ```
     pub fn host_chunks<F>(mut self, kernel: F) -> Self
     where
         F: for<'a> Fn(<S as crate::kernel::signature::sealed::Signature>::Views<'a>, Chunk)

@@ -33,7 +33,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The rows of this call: indices along the grid's outermost dimension that is not 1.
+    /// The rows of this call: indices along the last extent that the grid was given.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
