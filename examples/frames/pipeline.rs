@@ -20,11 +20,9 @@ impl Size {
         self.width * self.height
     }
 
-    /// One thread a row, which on the host means that the rows are shared out over the cores. A grid of
-    /// `(width, height)` would be divided into columns for a frame of a single row, for which these kernels are not
-    /// written.
-    fn rows(self) -> Grid {
-        Grid::covering(self.height)
+    /// One thread a pixel; on the host, the rows are shared out over the cores.
+    fn grid(self) -> Grid {
+        Grid::covering((self.width, self.height))
     }
 }
 
@@ -103,25 +101,25 @@ pub fn step<B: Backend>(
     frame: &Buffer<f32, B>,
     out: &mut Outputs<B>,
 ) -> dacapo::Result<()> {
-    let (rows, pixels) = (size.rows(), size.pixels());
+    let (grid, pixels) = (size.grid(), size.pixels());
     let (width, height) = (size.width as u32, size.height as u32);
 
     let r = blurred(s, kernels, size, frame.slice(..pixels)?)?;
     let g = blurred(s, kernels, size, frame.slice(pixels..2 * pixels)?)?;
     let b = blurred(s, kernels, size, frame.slice(2 * pixels..)?)?;
     let mut luminance = s.alloc(pixels)?;
-    s.launch(&kernels.luminance, rows, (&r, &g, &b, &mut luminance, width))?;
+    s.launch(&kernels.luminance, grid, (&r, &g, &b, &mut luminance, width))?;
 
     let (mut gradient_x, mut gradient_y) = (s.alloc(pixels)?, s.alloc(pixels)?);
-    s.launch(&kernels.sobel_x, rows, (&luminance, &mut gradient_x, width, height))?;
-    s.launch(&kernels.sobel_y, rows, (&luminance, &mut gradient_y, width, height))?;
+    s.launch(&kernels.sobel_x, grid, (&luminance, &mut gradient_x, width, height))?;
+    s.launch(&kernels.sobel_y, grid, (&luminance, &mut gradient_y, width, height))?;
     let mut magnitude = s.alloc(pixels)?;
-    s.launch(&kernels.magnitude, rows, (&gradient_x, &gradient_y, &mut magnitude, width))?;
+    s.launch(&kernels.magnitude, grid, (&gradient_x, &gradient_y, &mut magnitude, width))?;
 
     let mut histogram = s.alloc(kernels::BINS)?;
     s.launch(&kernels.histogram, Grid::covering(1), (&magnitude, &mut histogram))?;
     s.launch(&kernels.threshold, Grid::covering(1), (&histogram, &mut out.threshold))?;
-    s.launch(&kernels.edges, rows, (&magnitude, &out.threshold, &mut out.edges, width))
+    s.launch(&kernels.edges, grid, (&magnitude, &out.threshold, &mut out.edges, width))
 }
 
 /// One plane, blurred in both directions.
@@ -133,9 +131,9 @@ fn blurred<B: Backend>(
 ) -> dacapo::Result<Buffer<f32, B>> {
     let (width, height) = (size.width as u32, size.height as u32);
     let mut along_rows = s.alloc(size.pixels())?;
-    s.launch(&kernels.blur_rows, size.rows(), (plane, &mut along_rows, width))?;
+    s.launch(&kernels.blur_rows, size.grid(), (plane, &mut along_rows, width))?;
     let mut blurred = s.alloc(size.pixels())?;
-    s.launch(&kernels.blur_columns, size.rows(), (&along_rows, &mut blurred, width, height))?;
+    s.launch(&kernels.blur_columns, size.grid(), (&along_rows, &mut blurred, width, height))?;
     Ok(blurred)
 }
 
