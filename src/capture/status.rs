@@ -124,22 +124,26 @@ assert_impl_all!(CaptureStatus: Send, Sync, Clone, fmt::Debug);
 
 impl CaptureStatus {
     /// Whether any window of the device is open, prepared or recording. One atomic load.
+    #[inline]
     pub fn any_active(&self) -> bool {
         self.active_count() > 0
     }
 
     /// Whether any window of the device records. One atomic load.
+    #[inline]
     pub fn any_recording(&self) -> bool {
         self.recording_count() > 0
     }
 
     /// How many windows of the device are open, prepared or recording. One atomic load.
+    #[inline]
     pub fn active_count(&self) -> usize {
         // Acquire, pairing with the Release in `Record::change`.
         self.record.active.load(Ordering::Acquire)
     }
 
     /// How many windows of the device record. One atomic load.
+    #[inline]
     pub fn recording_count(&self) -> usize {
         // Acquire, pairing with the Release in `Record::change`.
         self.record.recording.load(Ordering::Acquire)
@@ -149,6 +153,7 @@ impl CaptureStatus {
     ///
     /// Takes no lock while nothing captures on the device, so it may be asked before every launch. The stream
     /// of another device is never found here.
+    #[inline]
     pub fn is_capturing(&self, stream: StreamId) -> bool {
         self.any_active() && self.record.entries.lock().windows.iter().any(|(id, _)| id.stream == stream)
     }
@@ -162,9 +167,13 @@ impl CaptureStatus {
     ///
     /// It is enough that nothing recorded for a moment since the call: one who waits is not kept waiting by
     /// windows that begin afterwards, and must expect them. A timeout too long for the clock is a wait
-    /// without end. A thread that holds a recording stream waits for itself here, until the timeout.
+    /// without end. A thread that holds a recording stream waits for itself here, until the timeout. Inside a kernel
+    /// or host callback it does not wait, and tells what is so at the moment: whoever records may be waiting for it.
     #[must_use]
     pub fn wait_idle(&self, timeout: Duration) -> bool {
+        if crate::callback::inside() {
+            return !self.any_recording();
+        }
         !self.any_recording() || self.record.wait_idle(Instant::now().checked_add(timeout))
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::backend::{Backend, Page};
-use crate::callback::shielded;
+use crate::callback::{OnDevice, shielded};
 use crate::device::DeviceCore;
 use crate::graph::GraphCore;
 use crate::memory::free_page;
@@ -103,8 +103,10 @@ fn run<B: Backend>(graveyard: &Graveyard<B>, device: &Weak<DeviceCore<B>>) {
     let mut patience = SOON;
     while let Some(graphs) = graveyard.wait(patience) {
         patience = if graphs.is_empty() { (patience * 2).min(LATE) } else { SOON };
-        // Their callbacks and kernels own values of the user's, whose drop must not end this thread.
+        // Their callbacks and kernels own values of the user's, whose drop must neither end this thread nor wait on it.
+        let on_device = OnDevice::enter();
         graphs.into_iter().for_each(|graph| shielded(|| drop(graph)));
+        drop(on_device);
         let Some(device) = device.upgrade() else { return };
         graveyard.bury(&device);
         if graveyard.bytes() == 0 {
