@@ -17,6 +17,8 @@ mod kernels;
 mod model;
 #[path = "property/program.rs"]
 mod program;
+#[path = "property/steps.rs"]
+mod steps;
 #[path = "property/streams.rs"]
 mod streams;
 #[path = "property/windows.rs"]

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use dacapo::host::{Severity, Stepper};
+use dacapo::host::{HostOptions, Severity, Stepper};
 use dacapo::prelude::*;
-use dacapo::{Abandonment, Call, DeviceOptions, Error, PhaseName, Ticket};
+use dacapo::{Abandonment, Call, DeviceOptions, PhaseName, Ticket};
 
 use super::book::{Book, Refusals};
 use super::kernels::{Kernels, Pace};
@@ -16,7 +16,7 @@ use super::program::{Fresh, Leave, Line, Op, Part, Trouble};
 use super::streams::{Lane, each, waiting};
 
 /// Streams fold onto fewer slots, so that some share one.
-const SLOTS: usize = 3;
+pub const SLOTS: usize = 3;
 pub const STREAMS: usize = 4;
 
 /// Longer than anything takes: a program that hangs fails instead.
@@ -73,7 +73,11 @@ impl Driver {
                 let (device, stepper) = Device::stepped(options)?;
                 (device, Some(stepper), Pace::Straight)
             }
-            Mode::Threaded => (Device::open(options)?, None, Pace::Yielding),
+            // Nodes run side by side wherever there are cores for it, or not.
+            Mode::Threaded => {
+                let device = Device::open(options.backend(HostOptions::new().threads(3)))?;
+                (device, None, Pace::Yielding)
+            }
         };
         let mut driver = Driver {
             kernels: Kernels::load(&device, pace)?,
@@ -140,7 +144,7 @@ impl Driver {
             Op::HostCall { on, calls } => self.host_call(on.into(), calls, trouble),
             Op::Read { on, from } => self.read(on.into(), from, trouble),
             Op::Sync { on } => self.sync(on.into(), trouble),
-            Op::Advance { on, share } => self.advance(on.into(), share, trouble),
+            Op::Advance { on, share, order } => self.advance(on.into(), share, order, trouble),
             Op::Leave { on, how } => self.leave(on.into(), how),
             Op::Misorder { on, transition } => self.misorder(on.into(), transition),
             Op::Evict { on } => self.evict(on.into()),
@@ -194,7 +198,10 @@ impl Driver {
     pub fn choose(&self, part: Part, but: &[usize]) -> Option<Chosen> {
         let live = |handle: &usize| self.buffers[*handle].is_some() && !but.contains(handle);
         let live: Vec<usize> = (0..self.buffers.len()).filter(live).collect();
-        let handle = *live.get(usize::from(part.buffer) % live.len().max(1))?;
+        // Half of the picks mean a young buffer: what belongs together meets, and recordings drop what they bore.
+        let young = if part.buffer < 128 { 0 } else { live.len().saturating_sub(3) };
+        let among = live.get(young..)?;
+        let handle = *among.get(usize::from(part.buffer) % among.len().max(1))?;
         let len = self.buffers[handle].as_ref()?.len();
         let (start, end) = match part.cut {
             None => (0, len),
@@ -276,95 +283,6 @@ impl Driver {
         let answer = stream.memory_cleanup().map_err(|error| Told::of(&error));
         self.say(|| format!("s{on}.memory_cleanup()"));
         same("memory_cleanup", &answer, &Ok(()))
-    }
-
-    fn step(&mut self, on: usize, times: u8) -> Verdict {
-        let Some(stepper) = &self.stepper else { return Ok(()) };
-        let id = self.lanes[on].id();
-        let ran = (0..times).filter(|_| stepper.step(id)).count();
-        self.say(|| format!("stepper: {ran} of the slot of s{on}"));
-        Ok(())
-    }
-
-    /// The next operation of a slot, which the device fails; of a replay, all of its nodes or one of them.
-    fn step_failing(&mut self, on: usize, node: Option<u8>) -> Verdict {
-        use super::model::Strike;
-        let Some(stepper) = self.stepper.clone() else { return Ok(()) };
-        let id = self.lanes[on].id();
-        let queued = &self.book.queued[self.book.streams[on].slot];
-        let pending = stepper.pending(id);
-        let Some(entry) = queued.len().checked_sub(pending).and_then(|next| queued.get(next).copied()) else {
-            return Ok(());
-        };
-        let actions = self.book.machine.log[entry].actions.len();
-        // A graph without some of its zeroings has other nodes than the list of what was recorded.
-        let exact = self.book.is_single(entry) || self.book.is_whole(entry);
-        let strike = match node {
-            Some(node) if exact && actions > 0 => Strike::Nth(usize::from(node) % actions + 1),
-            _ if exact => Strike::All,
-            _ => return Ok(()),
-        };
-        match strike {
-            Strike::All => self.device.faults().fail_all(Call::Execute, Severity::Call),
-            Strike::Nth(nth) => self.device.faults().fail_nth(Call::Execute, nth as u64, Severity::Call),
-        }
-        let ran = stepper.step(id);
-        self.say(|| {
-            format!("stepper: 1 of the slot of s{on}, which the device fails ({strike:?}): ran {ran}")
-        });
-        if ran {
-            self.book.machine.strike(entry, strike);
-        }
-        Ok(())
-    }
-
-    /// Everything that can be seen at the end, and that nothing is left when everything is dropped.
-    pub fn finish(mut self) -> (Verdict, Vec<String>) {
-        self.trace.clear();
-        let verdict = self.compare_all();
-        (verdict, self.trace)
-    }
-
-    fn compare_all(&mut self) -> Verdict {
-        for handle in
-            (0..self.buffers.len()).filter(|handle| self.buffers[*handle].is_some()).collect::<Vec<_>>()
-        {
-            let on = (0..STREAMS).find(|on| self.lanes[*on].window().is_none()).unwrap_or(0);
-            if self.lanes[on].window().is_some() {
-                self.leave(on, Leave::Drop)?;
-            }
-            let len = self.buffers[handle].as_ref().map_or(0, Buffer::len);
-            self.read_chosen(on, &Chosen { handle, start: 0, end: len }, None)?;
-        }
-        self.drain()?;
-        for counter in 0..self.counters.len() {
-            let (called, expected) =
-                (self.counters[counter].load(Ordering::Relaxed), self.book.machine.calls(counter));
-            same(&format!("calls of callback {counter}"), &called, &expected)?;
-        }
-        self.buffers.clear();
-        self.graphs.clear();
-        self.lanes.clear();
-        self.drain()?;
-        let mut stream = self.device.stream().map_err(|error| error.to_string())?;
-        stream.memory_cleanup().map_err(|error| error.to_string())?;
-        let usage = self.device.memory_usage();
-        same("bytes in use at the end", &(usage.in_use, usage.pending), &(0, 0))
-    }
-
-    /// Lets everything that is queued run.
-    fn drain(&mut self) -> Verdict {
-        if let Some(stepper) = &self.stepper {
-            stepper.run_all();
-        }
-        for _ in 0..SLOTS {
-            let passes = |error: Error| error.to_string();
-            let mut stream = self.device.stream().map_err(passes)?;
-            // A queue is done with everything before its last operation.
-            stream.host_call(|| {}).map_err(passes)?;
-            stream.sync_timeout(PATIENCE).map_err(passes)?;
-        }
-        Ok(())
     }
 
     pub fn leave(&mut self, on: usize, how: Leave) -> Verdict {
@@ -466,7 +384,7 @@ impl Driver {
         let answer = answer.map_err(|error| Told::of(&error));
         let refusals = Self::refusals(trouble, own, &answer);
         let expected = self.book.enqueue(on, Action::new(does, spans), problem, &refusals);
-        same("it", &answer, &expected.map(drop))
+        same("the operation", &answer, &expected.map(drop))
     }
 
     /// The graph that a pick means.

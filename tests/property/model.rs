@@ -38,6 +38,8 @@ pub struct Told {
 pub enum How {
     Itself,
     Tainted,
+    /// Tainted by something that is not a root cause, which is never right.
+    Nested,
     NeverSealed,
     Doomed,
 }
@@ -51,7 +53,8 @@ impl Cause {
 impl Told {
     pub fn of(error: &Error) -> Told {
         let how = match error {
-            Error::Tainted { .. } => How::Tainted,
+            Error::Tainted { cause } if Told::of(cause).how == How::Itself => How::Tainted,
+            Error::Tainted { .. } => How::Nested,
             Error::NeverSealed { .. } => How::NeverSealed,
             Error::Doomed { .. } => How::Doomed,
             _ => How::Itself,

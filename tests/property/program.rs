@@ -3,6 +3,7 @@
 //! Operands are picks, not names: a pick is taken modulo what there is when the operation runs, so that every
 //! program means something, also after the shrinker took lines out of it.
 
+use dacapo::Order;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -127,10 +128,11 @@ pub enum Op {
     Sync {
         on: u8,
     },
-    /// To the next phase. `share` picks a graph whose arena a new window may use.
+    /// To the next phase. A new window may use the arena of the graph that `share` picks.
     Advance {
         on: u8,
         share: Option<u8>,
+        order: Order,
     },
     Leave {
         on: u8,
@@ -253,9 +255,10 @@ fn work(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
 fn phases(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
     use Transition::{Abort, Begin, Cancel, End, Prepare};
     let transition = select(vec![Prepare, Begin, Cancel, End, Abort]);
+    let order = prop_oneof![4 => Just(Order::DataFlow), 1 => Just(Order::Sequential)];
     let share = prop_oneof![3 => Just(None), 1 => any::<u8>().prop_map(Some)];
     prop_oneof![
-        12 => (on.clone(), share).prop_map(|(on, share)| Op::Advance { on, share }),
+        12 => (on.clone(), share, order).prop_map(|(on, share, order)| Op::Advance { on, share, order }),
         1 => (on.clone(), select(vec![Leave::Call, Leave::Drop])).prop_map(|(on, how)| Op::Leave { on, how }),
         1 => (on.clone(), transition).prop_map(|(on, transition)| Op::Misorder { on, transition }),
         1 => on.clone().prop_map(|on| Op::Evict { on }),

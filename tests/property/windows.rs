@@ -1,7 +1,7 @@
 //! Transitions of streams, graphs, and evictions.
 
 use dacapo::prelude::*;
-use dacapo::{Call, CaptureOptions, PhaseName};
+use dacapo::{Call, CaptureOptions, Order, PhaseName};
 
 use super::book::Figures;
 use super::driver::{Driver, PATIENCE, Verdict, same};
@@ -10,22 +10,28 @@ use super::program::{Transition, Trouble};
 use super::streams::{Lane, waiting};
 
 impl Driver {
-    pub fn advance(&mut self, on: usize, share: Option<u8>, trouble: Option<Trouble>) -> Verdict {
+    pub fn advance(
+        &mut self,
+        on: usize,
+        share: Option<u8>,
+        order: Order,
+        trouble: Option<Trouble>,
+    ) -> Verdict {
         match self.lanes[on].phase() {
-            PhaseName::NoCapture => self.prepare(on, share),
+            PhaseName::NoCapture => self.prepare(on, share, order),
             PhaseName::Prepared => self.begin(on, trouble),
             _ => self.end(on, trouble),
         }
     }
 
-    fn prepare(&mut self, on: usize, share: Option<u8>) -> Verdict {
+    fn prepare(&mut self, on: usize, share: Option<u8>, order: Order) -> Verdict {
         let share = share.and_then(|pick| self.graph(pick));
-        let mut options = CaptureOptions::new();
+        let mut options = CaptureOptions::new().order(order);
         if let Some(graph) = share.as_ref().and_then(|(graph, _)| self.graphs[*graph].as_ref()) {
             options = options.share_arena(graph);
         }
-        let words = share.as_ref().map(|(graph, _)| format!("the arena of g{graph}"));
-        self.say(|| format!("s{on}.prepare({})", words.unwrap_or_default()));
+        let words = share.as_ref().map(|(graph, _)| format!(", in the arena of g{graph}"));
+        self.say(|| format!("s{on}.prepare({order:?}{})", words.unwrap_or_default()));
         let answer = match self.lanes[on].take() {
             Lane::Idle(stream) => match stream.prepare_with(options) {
                 Ok(stream) => self.put(on, Lane::Prepared(stream), Ok(())),
