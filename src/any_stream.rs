@@ -14,7 +14,7 @@ use crate::capture::seal;
 use crate::capture::status::WindowId;
 use crate::capture::window::WindowGuard;
 use crate::enqueue::sealed::Route as Routed;
-use crate::error::{Abandonment, Error, Result};
+use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::phase::{self, CanReplay, CanWait, NoCapture, PhaseName, Prepared, Recording};
 use crate::refused::Refused;
@@ -118,7 +118,7 @@ impl<B: Backend> AnyStream<B> {
     pub fn abort(&mut self) -> Result<()> {
         self.need("abort", PhaseName::Recording, "a recording stream")?;
         if let Some(guard) = self.take() {
-            guard.abandon(Abandonment::Aborted);
+            guard.abort(&mut self.core);
         }
         Ok(())
     }

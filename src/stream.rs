@@ -18,7 +18,7 @@ use crate::capture::status::WindowId;
 use crate::capture::window::WindowGuard;
 use crate::device::{Device, DeviceCore};
 use crate::enqueue::sealed::Route as Routed;
-use crate::error::{Abandonment, Error, Result};
+use crate::error::{Error, Result};
 use crate::failures::Failures;
 use crate::graph::Graph;
 use crate::kernel::args::UseOf;
@@ -331,6 +331,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// The first failure that the recording met; else [`Error::OutOfMemory`] or [`Error::ArenaLimit`] for its arena,
     /// [`Error::Evicted`], or what the driver says. There is no graph: buffers born in the recording are lost, and
     /// bytes from outside are what they were. [`Refused`] holds the stream in no capture.
+    #[allow(clippy::type_complexity, reason = "an alias would hide what comes out of either end")]
     pub fn end(self) -> Result<(Graph<B>, Stream<NoCapture, B>), Refused<Stream<NoCapture, B>>>
     where
         P: CanEnd,
@@ -349,8 +350,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: CanEnd,
     {
-        P::into_guard(self.state).abandon(Abandonment::Aborted);
-        Stream::from_core(self.core)
+        let mut core = self.core;
+        P::into_guard(self.state).abort(&mut core);
+        Stream::from_core(core)
     }
 }
 

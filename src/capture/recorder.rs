@@ -133,10 +133,8 @@ impl<B: Backend> Recorder<B> {
     ) {
         let map: Vec<u32> = members.iter().map(|alloc| self.touch(alloc, Birth::Outside)).collect();
         let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
-        self.uses.extend(uses.iter().map(|used| Use {
-            alloc: map.get(used.alloc as usize).copied().unwrap_or(used.alloc),
-            ..used.clone()
-        }));
+        let own = |alloc: u32| map.get(alloc as usize).copied().unwrap_or(alloc);
+        self.uses.extend(uses.iter().map(|used| Use { alloc: own(used.alloc), ..*used }));
         self.scalars.extend_from_slice(scalars);
         let shift = |range: &Range<usize>, by: usize| range.start + by..range.end + by;
         self.nodes.extend(nodes.iter().map(|node| Node {

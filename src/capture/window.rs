@@ -105,18 +105,27 @@ impl<B: Backend> WindowGuard<B> {
         take(&self.window)
     }
 
-    /// Closes the window without a graph.
-    pub(crate) fn abandon(&self, how: Abandonment) {
-        if !matches!(self.window.gate.close(), GateState::Open | GateState::Sealing) {
-            return;
+    /// Closes the window without a graph. The room of the recording stays with the stream, for the next one.
+    pub(crate) fn abort(&self, core: &mut StreamCore<B>) {
+        if let Some(recorder) = self.abandon(Abandonment::Aborted) {
+            core.spare = recorder;
         }
-        if let Some(mut recorder) = self.take() {
+    }
+
+    /// Closes the window without a graph; returns the recorder, emptied, if there was one.
+    fn abandon(&self, how: Abandonment) -> Option<Recorder<B>> {
+        if !matches!(self.window.gate.close(), GateState::Open | GateState::Sealing) {
+            return None;
+        }
+        let mut recorder = self.take();
+        if let Some(recorder) = &mut recorder {
             let doom = recorder.doom.take();
             let ended = || Arc::new(Error::Abandoned { window: self.window.id, how });
             recorder.kill(&doom.unwrap_or_else(ended));
             self.device.backend.abandon(self.window.id.stream());
         }
         retire(&self.device, self.window.id);
+        recorder
     }
 
     pub(crate) fn closed_error(&self) -> Error {
