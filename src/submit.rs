@@ -223,7 +223,11 @@ pub(crate) fn wait_for<B: Backend>(device: &DeviceCore<B>, slot: u32, waits: &Ma
 /// The cause that outputs carry: the root, where the error is itself about a cause.
 pub(crate) fn root_of(error: &Error) -> Arc<Error> {
     match error {
-        Error::Tainted { cause } | Error::NeverSealed { cause } => cause.clone(),
+        // A recording may never have sealed since it used what another one that never sealed had left.
+        Error::Tainted { cause } | Error::NeverSealed { cause } => match &**cause {
+            Error::Tainted { .. } | Error::NeverSealed { .. } => root_of(cause),
+            _ => cause.clone(),
+        },
         other => Arc::new(other.clone()),
     }
 }
