@@ -12,6 +12,7 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::error::{Error, Result};
+use crate::kernel::Element;
 use crate::memory::allocation::Allocation;
 use crate::refused::Refused;
 
@@ -20,7 +21,7 @@ use crate::refused::Refused;
 /// A buffer owns its elements: it is not `Clone`, and every byte of the device belongs to at most one buffer, so that
 /// `&mut` means exclusive use, also across streams. Dropping it at any time is safe: work that was enqueued on it, or
 /// a graph that recorded it, keeps what it needs.
-pub struct Buffer<T: Pod, B: Backend = Host> {
+pub struct Buffer<T: Element, B: Backend = Host> {
     alloc: Arc<Allocation<B>>,
     /// The first byte in the allocation.
     start: usize,
@@ -29,7 +30,7 @@ pub struct Buffer<T: Pod, B: Backend = Host> {
 }
 
 /// A shared range of a [`Buffer`].
-pub struct Slice<'b, T: Pod, B: Backend = Host> {
+pub struct Slice<'b, T: Element, B: Backend = Host> {
     alloc: &'b Arc<Allocation<B>>,
     start: usize,
     len: usize,
@@ -37,7 +38,7 @@ pub struct Slice<'b, T: Pod, B: Backend = Host> {
 }
 
 /// An exclusive range of a [`Buffer`].
-pub struct SliceMut<'b, T: Pod, B: Backend = Host> {
+pub struct SliceMut<'b, T: Element, B: Backend = Host> {
     alloc: &'b Arc<Allocation<B>>,
     start: usize,
     len: usize,
@@ -113,7 +114,7 @@ impl<T: Pod, B: Backend> Buffer<T, B> {
     /// # Errors
     /// [`Error::CastSize`] if the bytes are not a whole number of new elements, [`Error::CastAlignment`] if they start
     /// at a byte where none may start. [`Refused`] holds the buffer.
-    pub fn cast<U: Pod>(self) -> Result<Buffer<U, B>, Refused<Self>> {
+    pub fn cast<U: Element>(self) -> Result<Buffer<U, B>, Refused<Self>> {
         match cast_len::<T, U>(self.start, self.len) {
             Ok(len) => Ok(Buffer { alloc: self.alloc, start: self.start, len, _element: PhantomData }),
             Err(error) => Err(Refused::new(self, error)),
@@ -145,7 +146,7 @@ impl<'b, T: Pod, B: Backend> Slice<'b, T, B> {
     ///
     /// # Errors
     /// [`Error::CastSize`] and [`Error::CastAlignment`], as for [`Buffer::cast`].
-    pub fn cast<U: Pod>(&self) -> Result<Slice<'b, U, B>> {
+    pub fn cast<U: Element>(&self) -> Result<Slice<'b, U, B>> {
         let len = cast_len::<T, U>(self.start, self.len)?;
         Ok(Slice { alloc: self.alloc, start: self.start, len, _element: PhantomData })
     }
@@ -202,7 +203,7 @@ impl<'b, T: Pod, B: Backend> SliceMut<'b, T, B> {
     ///
     /// # Errors
     /// [`Error::CastSize`] and [`Error::CastAlignment`], as for [`Buffer::cast`].
-    pub fn cast<U: Pod>(self) -> Result<SliceMut<'b, U, B>> {
+    pub fn cast<U: Element>(self) -> Result<SliceMut<'b, U, B>> {
         let len = cast_len::<T, U>(self.start, self.len)?;
         Ok(SliceMut { alloc: self.alloc, start: self.start, len, _element: PhantomData })
     }
@@ -219,13 +220,15 @@ impl<T: Pod, B: Backend> Copy for Slice<'_, T, B> {}
 /// Something with elements that can be read: a buffer or a slice, by reference or by value.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a source of elements on `{B}`",
-    note = "pass `&buffer`, a `Slice`, or `&slice_mut`"
+    label = "no elements of `{B}` can be read here",
+    note = "pass `&buffer`, a `Slice`, or `&slice_mut`; host memory is brought to the device by `write`"
 )]
 pub trait Source<B: Backend>: sealed::Source<B> {}
 
 /// Something with elements that can be overwritten: an exclusive buffer or slice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a destination for elements on `{B}`",
+    label = "no elements of `{B}` can be written here",
     note = "pass `&mut buffer` or a `SliceMut`; if you hold a `&mut` already, pass it on as `&mut *it`"
 )]
 pub trait Target<B: Backend>: sealed::Target<B> {}
@@ -233,11 +236,21 @@ pub trait Target<B: Backend>: sealed::Target<B> {}
 pub(crate) mod sealed {
     use super::*;
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made a source of elements",
+        label = "only the buffers and slices of this crate are",
+        note = "a type that owns a `Buffer` lends it as a `Slice` instead"
+    )]
     pub trait Source<B: Backend> {
         type Element: Pod;
         fn source(&self) -> Slice<'_, Self::Element, B>;
     }
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made a destination for elements",
+        label = "only the buffers and slices of this crate are",
+        note = "a type that owns a `Buffer` lends it as a `SliceMut` instead"
+    )]
     pub trait Target<B: Backend> {
         type Element: Pod;
         fn target(&self) -> Slice<'_, Self::Element, B>;
@@ -246,12 +259,14 @@ pub(crate) mod sealed {
 
 macro_rules! ends {
     ($end:ident, $method:ident, $(($($life:lifetime)*) $ty:ty;)*) => { $(
+        #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> sealed::$end<B> for $ty {
             type Element = T;
             fn $method(&self) -> Slice<'_, T, B> {
                 self.as_slice()
             }
         }
+        #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> $end<B> for $ty {}
     )* };
 }

@@ -335,6 +335,11 @@ pub(crate) mod sealed {
     use crate::stream::StreamCore;
 
     /// Where operations go. Only this crate's streams have it.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made something that work is enqueued on",
+        label = "only the streams of this crate are",
+        note = "a type that owns a `Stream` lends it instead: `fn stream(&mut self) -> &mut impl Enqueue<B>`"
+    )]
     pub trait Route<B: Backend> {
         fn route(&mut self, operation: &'static str) -> Result<super::Route<'_, B>>;
         fn core(&self) -> &StreamCore<B>;

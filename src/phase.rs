@@ -84,7 +84,7 @@ pub trait CanEnd: sealed::CanEnd {}
     message = "`{Self}` may be recording, and a recording cannot wait for the device",
     label = "cannot read, wait, or profile here",
     note = "nothing runs while a stream records: `end` it, `replay` the graph, and read after that",
-    note = "in a step written for every phase, return the buffer and let the caller read it; or ask for `impl Enqueue<B> + CanWait`"
+    note = "in a step written for every phase, return the buffer and let the caller read it; or ask for `&mut (impl Enqueue<B> + CanWait)`"
 )]
 pub trait CanWait: sealed::CanWait {}
 
@@ -111,13 +111,22 @@ pub(crate) mod sealed {
     use crate::enqueue::sealed::Route;
     use crate::stream::Stream;
 
+    // These traits carry words of their own: a compiler that meets one of them before the public trait would else talk of
+    // paths that nobody can name.
+
     /// What a phase knows, as data of the state.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a phase of a stream",
+        label = "not a phase",
+        note = "the phases are `NoCapture`, `Prepared` and `Recording`; no other can be made"
+    )]
     pub trait Phase: Sized + 'static {
         const NAME: PhaseName;
         type State<B: Backend>: Send;
         fn window<B: Backend>(state: &Self::State<B>) -> Option<&WindowGuard<B>>;
     }
 
+    #[diagnostic::do_not_recommend]
     impl Phase for NoCapture {
         const NAME: PhaseName = PhaseName::NoCapture;
         type State<B: Backend> = ();
@@ -126,6 +135,7 @@ pub(crate) mod sealed {
         }
     }
 
+    #[diagnostic::do_not_recommend]
     impl Phase for Prepared {
         const NAME: PhaseName = PhaseName::Prepared;
         type State<B: Backend> = WindowGuard<B>;
@@ -134,6 +144,7 @@ pub(crate) mod sealed {
         }
     }
 
+    #[diagnostic::do_not_recommend]
     impl Phase for Recording {
         const NAME: PhaseName = PhaseName::Recording;
         type State<B: Backend> = WindowGuard<B>;
@@ -142,32 +153,61 @@ pub(crate) mod sealed {
         }
     }
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is no phase that may prepare",
+        label = "only `NoCapture` is one, and no other can be made"
+    )]
     pub trait CanPrepare {}
     /// A phase that has a window before it records.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is no phase that may begin to record",
+        label = "only `Prepared` is one, and no other can be made"
+    )]
     pub trait CanBegin: Phase {
         fn into_guard<B: Backend>(state: Self::State<B>) -> WindowGuard<B>;
     }
     /// A phase that has a window that records.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is no phase that may end a recording",
+        label = "only `Recording` is one, and no other can be made"
+    )]
     pub trait CanEnd: Phase {
         fn into_guard<B: Backend>(state: Self::State<B>) -> WindowGuard<B>;
     }
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made to wait for the device",
+        label = "only streams that execute can wait",
+        note = "whether a stream may wait follows from its phase: ask for `impl Enqueue<B> + CanWait` to be given one that may"
+    )]
     pub trait CanWait {}
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made a stream to replay on",
+        label = "only streams that execute can replay",
+        note = "ask for `impl CanReplay<B>` to be given one that may"
+    )]
     pub trait CanReplay<B: Backend>: Route<B> {}
 
+    #[diagnostic::do_not_recommend]
     impl CanPrepare for NoCapture {}
+    #[diagnostic::do_not_recommend]
     impl CanBegin for Prepared {
         fn into_guard<B: Backend>(state: WindowGuard<B>) -> WindowGuard<B> {
             state
         }
     }
+    #[diagnostic::do_not_recommend]
     impl CanEnd for Recording {
         fn into_guard<B: Backend>(state: WindowGuard<B>) -> WindowGuard<B> {
             state
         }
     }
+    #[diagnostic::do_not_recommend]
     impl<B: Backend> CanWait for Stream<NoCapture, B> {}
+    #[diagnostic::do_not_recommend]
     impl<B: Backend> CanWait for Stream<Prepared, B> {}
+    #[diagnostic::do_not_recommend]
     impl<B: Backend> CanReplay<B> for Stream<NoCapture, B> {}
+    #[diagnostic::do_not_recommend]
     impl<B: Backend> CanReplay<B> for Stream<Prepared, B> {}
 }
 

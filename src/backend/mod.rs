@@ -22,6 +22,7 @@ use crate::stream_id::StreamId;
 /// Sealed: the safety of a replay rests on what a backend does, so that only this crate can be one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a backend of dacapo",
+    label = "not a backend",
     note = "the backends are `dacapo::Host` and, behind their features, CUDA and wgpu"
 )]
 pub trait Backend: sealed::Driver {}
@@ -31,6 +32,11 @@ pub(crate) mod sealed {
     use crate::kernel::program::Sources;
 
     /// What every driver can do. Calls that may fail return a [`Fault`]; the core decides what that means.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a backend of dacapo",
+        label = "not a backend",
+        note = "the safety of a replay rests on what a backend does, so that no other can be made; write `B: Backend` for all of them"
+    )]
     pub trait Driver: Sized + Send + Sync + 'static {
         /// The name in messages.
         const NAME: &'static str;
@@ -60,7 +66,7 @@ pub(crate) mod sealed {
             false
         }
 
-        /// Whether the kernel's outputs are divided along the grid's outermost dimension.
+        /// Whether the kernel's outputs are divided along the last extent of its grid.
         fn runs_in_chunks(code: &Self::Code) -> bool;
 
         fn load(&self, sources: &Sources) -> Result<Option<Self::Code>, Fault>;

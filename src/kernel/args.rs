@@ -27,7 +27,7 @@ pub trait Args<S: Signature, B: Backend>: sealed::Args<S, B> {}
     label = "this argument does not fit the parameter `{P}`",
     note = "`In<T>` takes `&buffer` or a `Slice`; `Out<T>` and `InOut<T>` take `&mut buffer` or a `SliceMut`; a scalar is passed by value",
     note = "element types must be equal (`buffer.cast()` changes one), and the buffer must live on the kernel's backend",
-    note = "if you hold a `&mut` already, pass it on as `&mut *it`"
+    note = "host memory goes to a buffer by `write` first; and if you hold a `&mut buffer`, pass on `&*it` for an input, `&mut *it` for an output"
 )]
 pub trait Arg<P, B: Backend>: sealed::Arg<P, B> {}
 
@@ -74,10 +74,19 @@ impl<B: Backend> Gather<'_, B> {
 pub(crate) mod sealed {
     use super::*;
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made the arguments of a launch",
+        label = "only tuples are"
+    )]
     pub trait Args<S, B: Backend> {
         fn gather(self, into: &mut Gather<'_, B>);
     }
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made an argument of a launch",
+        label = "only the buffers and slices of this crate are, and plain data",
+        note = "a type that owns a `Buffer` lends it as a `Slice` or a `SliceMut` instead"
+    )]
     pub trait Arg<P, B: Backend> {
         fn gather(self, into: &mut Gather<'_, B>);
     }
@@ -85,12 +94,14 @@ pub(crate) mod sealed {
 
 macro_rules! arg {
     ($param:ident, $access:expr, $(($($life:lifetime)*) $ty:ty, $this:ident => $slice:expr;)*) => { $(
+        #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> sealed::Arg<$param<T>, B> for $ty {
             fn gather(self, into: &mut Gather<'_, B>) {
                 let $this = self;
                 into.buffer($slice, $access);
             }
         }
+        #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> Arg<$param<T>, B> for $ty {}
     )* };
 }

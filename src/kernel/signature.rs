@@ -60,6 +60,11 @@ pub(crate) mod sealed {
     use super::*;
 
     /// How a parameter is seen by a host kernel.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made a parameter of a kernel",
+        label = "not a kernel parameter",
+        note = "parameters are `In<T>`, `Out<T>`, `InOut<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
+    )]
     pub trait Param: 'static {
         type View<'a>;
         const BUFFER: Option<BufferParam>;
@@ -67,6 +72,11 @@ pub(crate) mod sealed {
     }
 
     /// How a whole signature is seen by a host kernel: one tuple.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made the signature of a kernel",
+        label = "not a signature",
+        note = "a signature is a tuple of up to 32 parameters, such as `(In<f32>, Out<f32>, f32)`"
+    )]
     pub trait Signature: 'static {
         type Views<'a>;
         const BUFFERS: &'static [Option<BufferParam>];
