@@ -313,9 +313,10 @@ impl Error {
         Error::Step(Arc::from(error.into()))
     }
 
-    /// The user's own error inside an [`Error::Step`], if it is one of type `E`.
+    /// The user's own error inside an [`Error::Step`], if it is one of type `E`, also where the step's failure is the
+    /// [root](Error::root) of this one.
     pub fn step_as<E: std::error::Error + 'static>(&self) -> Option<&E> {
-        match self {
+        match self.root() {
             Error::Step(error) => error.downcast_ref(),
             _ => None,
         }
