@@ -76,7 +76,7 @@ fn at_rest(criterion: &mut criterion::Criterion) {
 
 /// Another thread that opens and closes windows, and writes to an atomic as often, for as long as `f` runs.
 fn beside_transitions(f: impl FnOnce(&AtomicUsize, &CaptureStatus)) {
-    /// Alone in its cache line, as the record's own counts should be.
+    /// Alone in its cache line, as the record's own counts are.
     #[repr(align(128))]
     struct Alone(AtomicUsize);
     let device = Device::host().unwrap();

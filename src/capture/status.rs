@@ -73,8 +73,7 @@ impl DeviceCaptures {
     pub(crate) fn new() -> Self {
         let record = Record {
             entries: Mutex::new(Entries::default()),
-            active: AtomicUsize::new(0),
-            recording: AtomicUsize::new(0),
+            counts: Counts { active: AtomicUsize::new(0), recording: AtomicUsize::new(0) },
             idle: Condvar::new(),
         };
         Self { record: Arc::new(record) }
@@ -139,14 +138,14 @@ impl CaptureStatus {
     #[inline]
     pub fn active_count(&self) -> usize {
         // Acquire, pairing with the Release in `Record::change`.
-        self.record.active.load(Ordering::Acquire)
+        self.record.counts.active.load(Ordering::Acquire)
     }
 
     /// How many windows of the device record. One atomic load.
     #[inline]
     pub fn recording_count(&self) -> usize {
         // Acquire, pairing with the Release in `Record::change`.
-        self.record.recording.load(Ordering::Acquire)
+        self.record.counts.recording.load(Ordering::Acquire)
     }
 
     /// Whether `stream` has a window open: true from `prepare` until the capture ends, however it ends.
@@ -181,12 +180,19 @@ impl CaptureStatus {
 /// What both sides share.
 struct Record {
     entries: Mutex<Entries>,
+    counts: Counts,
+    /// Notified whenever the last window that recorded is over.
+    idle: Condvar,
+}
+
+/// What the queries load, apart from the lock that transitions take: a reader shares a cache line with a writer only
+/// for as long as that writer publishes.
+#[repr(align(128))]
+struct Counts {
     /// How many entries there are.
     active: AtomicUsize,
     /// How many of them record.
     recording: AtomicUsize,
-    /// Notified whenever the last window that recorded is over.
-    idle: Condvar,
 }
 
 impl Record {
@@ -203,8 +209,8 @@ impl Record {
         //
         // `recording` goes first, so that a reader of `active == 0` cannot then read an older `recording`, as
         // if a device without a window were recording.
-        self.recording.store(records, Ordering::Release);
-        self.active.store(entries.windows.len(), Ordering::Release);
+        self.counts.recording.store(records, Ordering::Release);
+        self.counts.active.store(entries.windows.len(), Ordering::Release);
         if recorded > 0 && records == 0 {
             entries.idle_moments += 1;
             self.idle.notify_all();
@@ -234,8 +240,8 @@ impl fmt::Debug for Record {
     /// Prints the counts and leaves the lock alone: a debugger's print must not wait.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Relaxed: two numbers for a person to read, which nothing is concluded from.
-        let active = self.active.load(Ordering::Relaxed);
-        let recording = self.recording.load(Ordering::Relaxed);
+        let active = self.counts.active.load(Ordering::Relaxed);
+        let recording = self.counts.recording.load(Ordering::Relaxed);
         write!(f, "Record {{ active: {active}, recording: {recording}, .. }}")
     }
 }
