@@ -7,8 +7,10 @@
 //! which the planner must place. Each graph's nodes and edges are counted, and small ones are replayed and verified.
 //!
 //! **How it can mislead.** The window's room is warm: a stream's first recording allocates, later ones of that size do
-//! not. Large recordings leave the caches, so that a cost a node that grows by half from 1,000 to 100,000 may be the
-//! memory's, not the algorithm's. Dropping a graph is not counted.
+//! not. At 100,000 nodes the lists are so large that the allocator maps fresh memory for each of them, and page faults
+//! double the cost of a node. That is the allocator's, not the algorithm's: told to keep its memory, it gives level rows
+//! (glibc: `MALLOC_MMAP_THRESHOLD_`, `MALLOC_TRIM_THRESHOLD_` and `MALLOC_TOP_PAD_`, all large). Dropping a graph is not
+//! counted.
 
 mod support;
 
