@@ -31,8 +31,9 @@ impl<'a, B: Backend> Route<'a, B> {
         core.uses.clear();
         core.scalars.clear();
         let Some(guard) = window else { return Ok(Route { core, window: None }) };
-        guard.check()?;
+        // In this order: a window that an eviction closes in between would else look like one that executes.
         let window = guard.is_recording().then_some(guard);
+        guard.check()?;
         Ok(Route { core, window })
     }
 

@@ -49,10 +49,12 @@ impl Eviction {
 
 pub(crate) fn evict<B: Backend>(device: &DeviceCore<B>, id: WindowId) -> Result<Eviction> {
     let open = device.windows.lock().iter().find(|window| window.id == id).cloned();
-    let Some(window) = open.filter(|window| window.gate.try_evict()) else {
-        return Err(Error::NotOpen { window: id });
-    };
+    let Some(window) = open else { return Err(Error::NotOpen { window: id }) };
+    // From before the gate shuts until all is said: an owner who finds it shut takes this lock to learn why.
     let mut state = window.state.lock();
+    if !window.gate.try_evict() {
+        return Err(Error::NotOpen { window: id });
+    }
     let doomed_by = match &*state {
         Progress::Recording(recorder) => recorder.doom.clone(),
         Progress::Prepared | Progress::Closed => None,
@@ -63,10 +65,12 @@ pub(crate) fn evict<B: Backend>(device: &DeviceCore<B>, id: WindowId) -> Result<
     // Before the recorder leaves: the owner must find either it or this.
     let _ = window.evicted.set(report.error());
     let progress = std::mem::replace(&mut *state, Progress::Closed);
+    if matches!(progress, Progress::Recording(_)) {
+        device.backend.abandon(id.stream());
+    }
     drop(state);
     if let Progress::Recording(mut recorder) = progress {
         recorder.kill(&Arc::new(report.error()));
-        device.backend.abandon(id.stream());
     }
     retire(device, id);
     Ok(report)

@@ -26,7 +26,8 @@ pub enum Order {
     /// That of the data: nodes that share no bytes, or only read them, may run side by side.
     #[default]
     DataFlow,
-    /// That of the recording: for kernels that share state which their arguments do not show.
+    /// That of the recording: for kernels that share state which their arguments do not show. Embedded into a graph of
+    /// any order, the nodes keep it, and are barriers there.
     Sequential,
 }
 

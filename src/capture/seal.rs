@@ -27,6 +27,8 @@ use crate::taint::Taint;
 pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -> Result<Graph<B>> {
     callback::refuse("end")?;
     if guard.window.gate.try_seal().is_err() {
+        // Whoever evicted the window holds this until the error says who it was.
+        drop(guard.window.state.lock());
         return Err(guard.closed_error());
     }
     let Some(mut recorder) = guard.take() else { return Err(guard.closed_error()) };
@@ -271,7 +273,8 @@ impl<'r, B: Backend> Sealing<'r, B> {
                 job: node.job.clone(),
                 uses: first_use..list.uses.len(),
                 scalars: first_scalar..list.scalars.len(),
-                kind: node.kind,
+                // Embedded into a graph that follows the data, the nodes must still follow each other.
+                kind: if self.options.order == Order::Sequential { Kind::Barrier } else { node.kind },
             });
         }
         list
