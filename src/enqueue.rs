@@ -42,7 +42,8 @@ use crate::work::{Pass, Work};
 ///
 /// **An operation that fails** returns its error, and what it was to write is tainted: reading those bytes before they
 /// are written again returns the root cause. While the stream records, the recording is doomed instead, and cannot
-/// become a graph.
+/// become a graph. A call that is refused for where it comes from or for what became of its stream (`InCallback`,
+/// `WrongPhase`, `Evicted`, `DeviceLost`) changes nothing.
 ///
 /// **While the stream records**, arguments are what they were at the call, on every replay: scalars and host bytes are
 /// copied into the graph, and buffers are those of the call. To change a value from replay to replay, keep it in a
