@@ -4,7 +4,7 @@
 //! pushing a boxed closure onto a vector. `end`: recordings of 100 to 100,000 nodes of three shapes, from the call to the
 //! graph; that the cost is near linear shows in rows of one shape that stay near each other. Shapes: a chain over one
 //! buffer; eight chains that join at the end; and a pipeline in which each node writes a buffer born in the recording,
-//! which the planner must place. Each graph's nodes and edges are counted, and small ones are replayed and verified.
+//! which the planner must place. The first graph of each row of `end` is replayed, and its results are verified.
 //!
 //! **How it can mislead.** The window's room is warm: a stream's first recording allocates, later ones of that size do
 //! not. At 100,000 nodes the lists are so large that the allocator maps fresh memory for each of them, and page faults
