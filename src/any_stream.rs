@@ -2,9 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::Cell;
-use std::marker::PhantomData;
-
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
 use crate::backend::Backend;
@@ -16,6 +13,7 @@ use crate::capture::window::WindowGuard;
 use crate::enqueue::sealed::Route as Routed;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::one_thread::OneThread;
 use crate::phase::{self, CanReplay, CanWait, NoCapture, PhaseName, Prepared, Recording};
 use crate::refused::Refused;
 use crate::stream::{Stream, StreamCore};
@@ -29,7 +27,8 @@ use crate::submit::Route;
 pub struct AnyStream<B: Backend = Host> {
     core: Box<StreamCore<B>>,
     state: State<B>,
-    _not_sync: PhantomData<Cell<()>>,
+    /// A stream is driven by one thread at a time.
+    _one_thread: OneThread,
 }
 
 enum State<B: Backend> {
@@ -40,7 +39,7 @@ enum State<B: Backend> {
 
 impl<B: Backend> AnyStream<B> {
     fn new(core: Box<StreamCore<B>>, state: State<B>) -> Self {
-        AnyStream { core, state, _not_sync: PhantomData }
+        AnyStream { core, state, _one_thread: [] }
     }
 
     /// The phase at this moment.
@@ -148,6 +147,7 @@ impl<B: Backend> AnyStream<B> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<B: Backend> Routed<B> for AnyStream<B> {
     fn route(&mut self, operation: &'static str) -> Result<Route<'_, B>> {
         /// What must not be asked while nothing runs.
@@ -168,8 +168,10 @@ impl<B: Backend> Routed<B> for AnyStream<B> {
 }
 
 impl<B: Backend> crate::Enqueue<B> for AnyStream<B> {}
+#[diagnostic::do_not_recommend]
 impl<B: Backend> phase::sealed::CanWait for AnyStream<B> {}
 impl<B: Backend> CanWait for AnyStream<B> {}
+#[diagnostic::do_not_recommend]
 impl<B: Backend> phase::sealed::CanReplay<B> for AnyStream<B> {}
 impl<B: Backend> CanReplay<B> for AnyStream<B> {}
 

@@ -83,6 +83,7 @@ mod failures;
 mod graph;
 mod kernel;
 mod memory;
+mod one_thread;
 mod order;
 mod phase;
 mod poison;

@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
@@ -23,6 +21,7 @@ use crate::failures::Failures;
 use crate::graph::Graph;
 use crate::kernel::args::UseOf;
 use crate::memory::{self, AllocationMode};
+use crate::one_thread::OneThread;
 use crate::phase::{CanBegin, CanEnd, CanPrepare, NoCapture, Phase, PhaseName, Prepared, Recording};
 use crate::refused::Refused;
 use crate::stream_id::StreamId;
@@ -52,7 +51,7 @@ pub struct Stream<P: Phase = NoCapture, B: Backend = Host> {
     core: Box<StreamCore<B>>,
     state: P::State<B>,
     /// A stream is driven by one thread at a time.
-    _not_sync: PhantomData<Cell<()>>,
+    _one_thread: OneThread,
 }
 
 /// What a stream is in every phase. Never lent to a user: two of them could be swapped under each other's phase.
@@ -73,7 +72,7 @@ pub struct StreamCore<B: Backend> {
 
 impl<P: Phase, B: Backend> Stream<P, B> {
     fn assemble(core: Box<StreamCore<B>>, state: P::State<B>) -> Self {
-        Stream { core, state, _not_sync: PhantomData }
+        Stream { core, state, _one_thread: [] }
     }
 
     /// The stream's id: assigned by the device, and never given to another stream.
@@ -379,6 +378,7 @@ fn record_in<B: Backend, T>(
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<P: Phase, B: Backend> Routed<B> for Stream<P, B> {
     fn route(&mut self, operation: &'static str) -> Result<Route<'_, B>> {
         Route::open(&mut self.core, P::window(&self.state), operation)

@@ -50,6 +50,7 @@ impl<'w, B: Backend> Work<'w, B> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<B: Backend> Routed<B> for Work<'_, B> {
     fn route(&mut self, operation: &'static str) -> Result<Route<'_, B>> {
         Route::open(self.core, self.window, operation)

@@ -26,6 +26,7 @@ use crate::failures::Reports;
 use crate::graph::flow::{Dag, Use};
 use crate::graph::ticket::Ticket;
 use crate::memory::allocation::Allocation;
+use crate::one_thread::OneThread;
 use crate::order::{GraphOrder, enter_all};
 use crate::phase::CanReplay;
 use crate::submit;
@@ -49,7 +50,7 @@ use crate::submit;
 pub struct Graph<B: Backend = Host> {
     pub(crate) core: Arc<GraphCore<B>>,
     /// Replayed by one thread at a time: `Send`, and `&mut self` to replay.
-    _not_sync: std::marker::PhantomData<std::cell::Cell<()>>,
+    _one_thread: OneThread,
 }
 
 /// What a graph is made of.
@@ -84,7 +85,7 @@ impl<B: Backend> Default for NodeList<B> {
 
 impl<B: Backend> Graph<B> {
     pub(crate) fn new(core: GraphCore<B>) -> Self {
-        Graph { core: Arc::new(core), _not_sync: std::marker::PhantomData }
+        Graph { core: Arc::new(core), _one_thread: [] }
     }
 
     /// Enqueues one replay on `stream`, which may be any stream of the device that executes.

@@ -101,7 +101,6 @@ macro_rules! arg {
                 into.buffer($slice, $access);
             }
         }
-        #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> Arg<$param<T>, B> for $ty {}
     )* };
 }

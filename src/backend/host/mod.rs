@@ -173,6 +173,7 @@ impl Host {
 
 impl Backend for Host {}
 
+#[diagnostic::do_not_recommend]
 impl Driver for Host {
     const NAME: &'static str = "host";
     const SOURCE: &'static str = "host";
