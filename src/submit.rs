@@ -281,6 +281,8 @@ pub(crate) fn block<B: Backend>(
     mark: Mark,
     timeout: Option<std::time::Duration>,
 ) -> Result<()> {
+    // A lost device may never finish what it runs: who asks it to is told so at once.
+    device.poison.check()?;
     let started = std::time::Instant::now();
     let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
     let queue = &device.slot(mark.slot).queue;
