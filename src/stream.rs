@@ -187,8 +187,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// ```
     ///
     /// # Errors
-    /// The first failure inside `step`, whether `step` returned it or not; else what sealing met. There is no graph,
-    /// and the stream is in no capture.
+    /// What `step` returned; if that is `Ok` or [`Error::Doomed`], the first failure inside it; else what sealing met.
+    /// There is no graph, and the stream is in no capture.
     pub fn record<T>(
         &mut self,
         step: impl for<'w> FnOnce(&mut Work<'w, B>) -> Result<T>,
@@ -222,8 +222,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// [`Work::pass`] tells `step` which pass it is. What the recording's pass returned comes out.
     ///
     /// # Errors
-    /// The first failure inside `step`, in either pass; else what sealing met. There is no graph, and the stream is in
-    /// no capture.
+    /// What `step` returned, in either pass; else as for [`record`](Stream::record). There is no graph, and the stream
+    /// is in no capture.
     pub fn capture<T>(
         &mut self,
         step: impl for<'w> FnMut(&mut Work<'w, B>) -> Result<T>,
