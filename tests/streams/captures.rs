@@ -206,6 +206,23 @@ fn the_users_error_is_found_under_whatever_carries_it() {
     assert_eq!(carried.step_as::<Missing>(), Some(&Missing(3)));
 }
 
+/// The caller hears what the step has to say; the bytes keep why nothing wrote them.
+#[test]
+fn a_users_error_after_an_ignored_failure_comes_out_and_the_first_failure_stays_with_the_bytes() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let (x, mut y) = (stream.alloc::<f32>(8).unwrap(), stream.alloc::<f32>(4).unwrap());
+    let mut born = None;
+    let outcome = stream.record(|work| -> Result<(), Error> {
+        born = Some(work.alloc::<f32>(4)?);
+        let _ = work.copy(&x, &mut y);
+        Err(Error::step(Missing(1)))
+    });
+    assert_eq!(outcome.unwrap_err().step_as::<Missing>(), Some(&Missing(1)));
+    let carried = stream.read(born.as_ref().unwrap()).unwrap_err();
+    assert!(matches!(carried.root(), Error::LengthMismatch { .. }), "{carried}");
+}
+
 /// A user's error that wraps ours comes out whole: unwrapping it would lose what the user had to say.
 #[test]
 fn a_users_error_around_one_of_ours_is_kept_whole() {
