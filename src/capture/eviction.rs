@@ -65,13 +65,14 @@ pub(crate) fn evict<B: Backend>(device: &DeviceCore<B>, id: WindowId) -> Result<
     // Before the recorder leaves: the owner must find either it or this.
     let _ = window.evicted.set(report.error());
     let progress = std::mem::replace(&mut *state, Progress::Closed);
-    if matches!(progress, Progress::Recording(_)) {
+    if let Progress::Recording(recorder) = &progress {
+        recorder.condemn(&Arc::new(report.error()));
         device.backend.abandon(id.stream());
     }
-    drop(state);
-    if let Progress::Recording(mut recorder) = progress {
-        recorder.kill(&Arc::new(report.error()));
-    }
+    // An owner who learns of the eviction finds no trace of the window in the records.
     retire(device, id);
+    drop(state);
+    // Last, and under no lock: with the recording go the user's callbacks, whose drops may do anything.
+    drop(progress);
     Ok(report)
 }

@@ -161,8 +161,13 @@ impl<B: Backend> Recorder<B> {
 
     /// Marks the buffers born here as lost, and lets everything go; the lists keep their room.
     pub(crate) fn kill(&mut self, cause: &Arc<Error>) {
-        self.allocs.iter().filter(|touched| touched.born).for_each(|touched| touched.alloc.kill(cause));
+        self.condemn(cause);
         self.clear();
+    }
+
+    /// Marks the buffers born here as lost.
+    pub(crate) fn condemn(&self, cause: &Arc<Error>) {
+        self.allocs.iter().filter(|touched| touched.born).for_each(|touched| touched.alloc.kill(cause));
     }
 
     pub(crate) fn clear(&mut self) {
