@@ -13,11 +13,13 @@ use crate::capture::window::WindowGuard;
 use crate::enqueue::sealed::Route as Routed;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::memory::AllocationMode;
 use crate::one_thread::OneThread;
 use crate::phase::{self, CanReplay, CanWait, NoCapture, PhaseName, Prepared, Recording};
 use crate::refused::Refused;
 use crate::stream::{Stream, StreamCore};
 use crate::submit::Route;
+use crate::work::Work;
 
 /// A stream in a phase that is known only at run time, for those who address streams by id: an actor, a server.
 ///
@@ -120,6 +122,28 @@ impl<B: Backend> AnyStream<B> {
             guard.abort(&mut self.core);
         }
         Ok(())
+    }
+
+    /// As [`Stream::allocating`].
+    ///
+    /// # Errors
+    /// [`Error::WrongPhase`] unless in no capture, and then `f` is not run; else what `f` returns.
+    pub fn allocating<T>(
+        &mut self,
+        mode: AllocationMode,
+        f: impl for<'w> FnOnce(&mut Work<'w, B>) -> Result<T>,
+    ) -> Result<T> {
+        self.need("allocating", PhaseName::NoCapture, "a stream in no capture")?;
+        self.core.allocating(mode, f)
+    }
+
+    /// As [`Stream::memory_cleanup`].
+    ///
+    /// # Errors
+    /// [`Error::WrongPhase`] unless in no capture, and as for `Stream::memory_cleanup`; nothing is given back.
+    pub fn memory_cleanup(&mut self) -> Result<()> {
+        self.need("memory_cleanup", PhaseName::NoCapture, "a stream in no capture")?;
+        self.core.memory_cleanup()
     }
 
     fn guard(&self) -> Option<&WindowGuard<B>> {

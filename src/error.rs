@@ -309,8 +309,13 @@ impl Error {
     /// let parsed: Result<i32, Error> = "x".parse::<i32>().map_err(Error::step);
     /// assert!(parsed.unwrap_err().step_as::<std::num::ParseIntError>().is_some());
     /// ```
+    ///
+    /// An error of this crate stays what it is.
     pub fn step(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Error::Step(Arc::from(error.into()))
+        match error.into().downcast::<Error>() {
+            Ok(own) => *own,
+            Err(error) => Error::Step(Arc::from(error)),
+        }
     }
 
     /// The user's own error inside an [`Error::Step`], if it is one of type `E`, also where the step's failure is the
@@ -401,3 +406,16 @@ impl std::fmt::Display for Abandonment {
 }
 
 assert_impl_all!(Error: Send, Sync, Clone, std::error::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A blanket `map_err(Error::step)` would else hide what an error means for the program.
+    #[test]
+    fn an_error_of_this_crate_stays_what_it_is_inside_a_step() {
+        let error = Error::step(Error::NotReplayed);
+        assert_eq!(error.kind(), ErrorKind::Tainted);
+        assert_eq!(Error::step("text").kind(), ErrorKind::Step);
+    }
+}

@@ -264,16 +264,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: CanPrepare,
     {
-        /// Brings the mode back, also when `f` panics.
-        struct Restore<'c, B: Backend>(&'c mut StreamCore<B>, AllocationMode);
-        impl<B: Backend> Drop for Restore<'_, B> {
-            fn drop(&mut self) {
-                self.0.mode = self.1;
-            }
-        }
-        let before = std::mem::replace(&mut self.core.mode, mode);
-        let scope = Restore(&mut self.core, before);
-        f(&mut Work::lend(&mut *scope.0, None, Pass::Direct))
+        self.core.allocating(mode, f)
     }
 
     /// Gives every page that nobody uses back to the driver, as far as work in flight lets it.
@@ -284,9 +275,34 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: CanPrepare,
     {
+        self.core.memory_cleanup()
+    }
+}
+
+impl<B: Backend> StreamCore<B> {
+    /// See [`Stream::allocating`].
+    pub(crate) fn allocating<T>(
+        &mut self,
+        mode: AllocationMode,
+        f: impl for<'w> FnOnce(&mut Work<'w, B>) -> Result<T>,
+    ) -> Result<T> {
+        /// Brings the mode back, also when `f` panics.
+        struct Restore<'c, B: Backend>(&'c mut StreamCore<B>, AllocationMode);
+        impl<B: Backend> Drop for Restore<'_, B> {
+            fn drop(&mut self) {
+                self.0.mode = self.1;
+            }
+        }
+        let before = std::mem::replace(&mut self.mode, mode);
+        let scope = Restore(self, before);
+        f(&mut Work::lend(&mut *scope.0, None, Pass::Direct))
+    }
+
+    /// See [`Stream::memory_cleanup`].
+    pub(crate) fn memory_cleanup(&mut self) -> Result<()> {
         callback::refuse("memory_cleanup")?;
-        self.core.device.poison.check()?;
-        memory::cleanup(&self.core.device);
+        self.device.poison.check()?;
+        memory::cleanup(&self.device);
         Ok(())
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use dacapo::host::Severity;
 use dacapo::prelude::*;
-use dacapo::{AnyStream, Call, CaptureOptions, CaptureStatus, Error, ErrorKind, PhaseName, WindowPhase};
+use dacapo::{
+    AllocationMode, AnyStream, Call, CaptureOptions, CaptureStatus, Error, ErrorKind, PhaseName, WindowPhase,
+};
 
 use crate::support::{Kernels, LEN, all, calls, filled, grid, stepped, working};
 
@@ -55,6 +57,10 @@ const MATRIX: &[(&str, &[PhaseName], Call1)] = &[
     ("sync", EXECUTES, |any, _, _| any.sync_timeout(Duration::from_secs(30))),
     ("profile", EXECUTES, |any, _, _| any.profile(|_| Ok(())).map(drop)),
     ("replay", EXECUTES, |any, graph, _| graph.replay(any).map(drop)),
+    ("memory_cleanup", &[PhaseName::NoCapture], |any, _, _| any.memory_cleanup()),
+    ("allocating", &[PhaseName::NoCapture], |any, _, _| {
+        any.allocating(AllocationMode::Dedicated, |work| work.alloc::<f32>(1).map(drop))
+    }),
 ];
 
 const EXECUTES: &[PhaseName] = &[PhaseName::NoCapture, PhaseName::Prepared];
