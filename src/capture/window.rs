@@ -115,6 +115,8 @@ impl<B: Backend> WindowGuard<B> {
     /// Closes the window without a graph; returns the recorder, emptied, if there was one.
     fn abandon(&self, how: Abandonment) -> Option<Recorder<B>> {
         if !matches!(self.window.gate.close(), GateState::Open | GateState::Sealing) {
+            // Whoever evicted the window holds this until the backend knows: the stream's next window must not begin first.
+            drop(self.window.state.lock());
             return None;
         }
         let mut recorder = self.take();
