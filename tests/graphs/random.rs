@@ -138,23 +138,29 @@ fn run(s: &mut impl Enqueue<Host>, k: &Kernels, program: &[Call], b: &mut Buffer
             }
             Call::Drop { place } => b.dropped.extend(b.places[place].take()),
             Call::Map { from, to, range: (start, end) } if from != to => {
-                (b.need(s, from)?, b.need(s, to)?);
+                b.need(s, from)?;
+                b.need(s, to)?;
                 let (x, mut y) = (b.take(from), b.take(to));
                 let args = (x.slice(start..end)?, y.slice_mut(start..end)?);
                 s.launch(&k.map, Grid::covering(end - start), args)?;
-                (b.put(from, x), b.put(to, y));
+                b.put(from, x);
+                b.put(to, y);
             }
             Call::Add { from, to } if from != to => {
-                (b.need(s, from)?, b.need(s, to)?);
+                b.need(s, from)?;
+                b.need(s, to)?;
                 let (x, mut y) = (b.take(from), b.take(to));
                 s.launch(&k.add, Grid::covering(LEN), (&x, &mut y))?;
-                (b.put(from, x), b.put(to, y));
+                b.put(from, x);
+                b.put(to, y);
             }
             Call::Copy { from, to, at, len } if from != to => {
-                (b.need(s, from)?, b.need(s, to)?);
+                b.need(s, from)?;
+                b.need(s, to)?;
                 let (x, mut y) = (b.take(from), b.take(to));
                 s.copy(x.slice(at.0..at.0 + len)?, y.slice_mut(at.1..at.1 + len)?)?;
-                (b.put(from, x), b.put(to, y));
+                b.put(from, x);
+                b.put(to, y);
             }
             Call::Map { .. } | Call::Add { .. } | Call::Copy { .. } => {}
             Call::Fill { to, range: (start, end), value } => {
