@@ -72,7 +72,9 @@ pub(crate) fn evict<B: Backend>(device: &DeviceCore<B>, id: WindowId) -> Result<
     // An owner who learns of the eviction finds no trace of the window in the records.
     retire(device, id);
     drop(state);
-    // Last, and under no lock: with the recording go the user's callbacks, whose drops may do anything.
-    drop(progress);
+    let options = std::mem::take(&mut *window.options.lock());
+    // Last, and under no lock: with the recording go the user's callbacks, whose drops may do anything, and perhaps
+    // the last hold on a graph.
+    drop((progress, options));
     Ok(report)
 }

@@ -33,13 +33,14 @@ pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -
     }
     let Some(mut recorder) = guard.take() else { return Err(guard.closed_error()) };
     let device = core.device.clone();
+    let options = std::mem::take(&mut *guard.window.options.lock());
     let ended = device.backend.end(core.id).map_err(|fault| device.poison.absorb(fault));
     let outcome = match recorder.doom.take() {
         // The first failure wins, whatever the driver says of the end.
         Some(doom) => Err((*doom).clone()),
         None => ended
             .and_then(|()| device.poison.check())
-            .and_then(|()| Sealing::new(core, &recorder, &guard.window.options).seal()),
+            .and_then(|()| Sealing::new(core, &recorder, &options).seal()),
     };
     match &outcome {
         Ok(_) => recorder.clear(),

@@ -21,7 +21,8 @@ pub(crate) struct Window<B: Backend> {
     pub(crate) id: WindowId,
     pub(crate) gate: Gate,
     pub(crate) state: Mutex<Progress<B>>,
-    pub(crate) options: CaptureOptions<B>,
+    /// Whoever ends the window takes them: they may hold a graph, whose arena is to be shared.
+    pub(crate) options: Mutex<CaptureOptions<B>>,
     /// Set before the recorder leaves, so that the owner finds one or the other.
     pub(crate) evicted: OnceLock<Error>,
 }
@@ -55,7 +56,7 @@ impl<B: Backend> WindowGuard<B> {
             id: device.captures.open(core.id),
             gate: Gate::new(),
             state: Mutex::new(Progress::Prepared),
-            options,
+            options: Mutex::new(options),
             evicted: OnceLock::new(),
         });
         device.windows.lock().push(window.clone());
