@@ -21,6 +21,9 @@ use crate::order::Marks;
 pub(crate) struct Graveyard<B: Backend> {
     state: Mutex<State<B>>,
     bell: Condvar,
+    /// Held while pages are freed: whoever needs their room waits for a burial that is under way, instead of finding
+    /// them neither here nor free.
+    burial: Mutex<()>,
 }
 
 struct State<B: Backend> {
@@ -33,7 +36,7 @@ struct State<B: Backend> {
 impl<B: Backend> Graveyard<B> {
     pub(crate) fn new() -> Arc<Self> {
         let state = State { pages: Vec::new(), graphs: Vec::new(), closed: false };
-        Arc::new(Graveyard { state: Mutex::new(state), bell: Condvar::new() })
+        Arc::new(Graveyard { state: Mutex::new(state), bell: Condvar::new(), burial: Mutex::new(()) })
     }
 
     pub(crate) fn condemn(&self, page: Arc<Page<B>>, history: Marks) {
@@ -59,6 +62,7 @@ impl<B: Backend> Graveyard<B> {
 
     /// Frees every page whose uses have passed.
     pub(crate) fn bury(&self, device: &DeviceCore<B>) {
+        let _burial = self.burial.lock();
         let mut passed = Vec::new();
         self.state.lock().pages.retain(|(page, history)| {
             let done = history.iter().all(|mark| device.passed(mark));
