@@ -1,0 +1,200 @@
+//! Case OBJ-06: teardown in any order, and at the end of the process.
+
+mod support_objects;
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dacapo::prelude::*;
+use support_objects::*;
+
+/// What a program holds, in the order of the permutations: stream, graph, buffers, kernel, device.
+type Held = [Option<Box<dyn Any>>; 5];
+
+/// A kernel over `y` that holds `token` for as long as its code lives, and waits while `gate` is shut.
+fn gated(device: &Device, token: &Arc<()>, gate: &Arc<AtomicBool>) -> Kernel<(In<u32>, Out<u32>)> {
+    let (token, gate) = (token.clone(), gate.clone());
+    let program = Program::<(In<u32>, Out<u32>)>::new("gated").host(move |(x, y), _| {
+        let _held = &token;
+        while !gate.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        y.copy_from_slice(x);
+    });
+    program.load(device).unwrap()
+}
+
+/// Everything that a capture leaves a program with, and the last replay in flight if `in_flight`.
+fn build(device: Device, token: &Arc<()>, gate: &Arc<AtomicBool>, in_flight: bool) -> Held {
+    let k = gated(&device, token, gate);
+    let mut s = device.stream().unwrap();
+    let (mut x, mut y) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
+    s.fill(&mut x, 3).unwrap();
+    let (mut graph, ()) = s
+        .record(|w| {
+            let mut t = w.alloc::<u32>(N)?;
+            w.launch(&k, grid(), (&x, &mut t))?;
+            w.launch(&k, grid(), (&t, &mut y))
+        })
+        .unwrap();
+    gate.store(true, Ordering::Release);
+    graph.replay(&mut s).unwrap();
+    assert_eq!(s.read(&y).unwrap(), [3; N]);
+    if in_flight {
+        gate.store(false, Ordering::Release);
+        graph.replay(&mut s).unwrap();
+    }
+    [
+        Some(Box::new(s)),
+        Some(Box::new(graph)),
+        Some(Box::new((x, y))),
+        Some(Box::new(k)),
+        Some(Box::new(device)),
+    ]
+}
+
+/// Every order of five things.
+fn permutations() -> Vec<[usize; 5]> {
+    let mut all = Vec::new();
+    let mut order = [0, 1, 2, 3, 4];
+    permute(&mut order, 0, &mut all);
+    assert_eq!(all.len(), 120);
+    all
+}
+
+fn permute(order: &mut [usize; 5], fixed: usize, all: &mut Vec<[usize; 5]>) {
+    if fixed == order.len() {
+        all.push(*order);
+        return;
+    }
+    for next in fixed..order.len() {
+        order.swap(fixed, next);
+        permute(order, fixed + 1, all);
+        order.swap(fixed, next);
+    }
+}
+
+/// An order among handles that users must know is an order that some program gets wrong.
+#[test]
+fn obj_06_everything_may_be_dropped_in_any_order_and_nothing_leaks() {
+    for order in permutations() {
+        let (token, gate) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
+        let mut held = build(device(2), &token, &gate, false);
+        order.iter().for_each(|which| drop(held[*which].take()));
+        assert_let_go(&token);
+    }
+}
+
+/// The same behind a replay that cannot end until everything is dropped: a drop that waits would wait for ever.
+#[test]
+fn obj_06_everything_may_be_dropped_in_any_order_with_a_replay_in_flight() {
+    for order in permutations() {
+        let (token, gate) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
+        let mut held = build(device(2), &token, &gate, true);
+        order.iter().for_each(|which| drop(held[*which].take()));
+        assert!(Arc::strong_count(&token) > 1, "{order:?}: the replay keeps the code that it runs");
+        gate.store(true, Ordering::Release);
+        assert_let_go(&token);
+    }
+}
+
+/// On a stepped device the work in flight never runs: it must be let go with the device, also with waits across slots.
+#[test]
+fn obj_06_queued_work_that_nobody_will_run_is_let_go_with_the_device() {
+    for order in permutations() {
+        let (token, gate) = (Arc::new(()), Arc::new(AtomicBool::new(true)));
+        let (device, stepper) = stepped(2);
+        let mut held = build(device, &token, &gate, true);
+        let hold = stepper.hold();
+        order.iter().for_each(|which| drop(held[*which].take()));
+        assert_let_go(&token);
+        drop(hold);
+        assert_eq!(stepper.run_all(), 0);
+    }
+}
+
+static KEPT: Mutex<Option<(Graph, Stream)>> = Mutex::new(None);
+
+thread_local! {
+    static LOCAL: RefCell<Option<(Stream, Graph)>> = const { RefCell::new(None) };
+}
+
+/// How the child processes are told where to keep their graph.
+const CHILD: &str = "DACAPO_TEST_TEARDOWN";
+
+/// A graph with its last replay in flight, or at least enqueued.
+fn in_flight() -> (Graph, Stream) {
+    let device = Device::host().unwrap();
+    let k = Kernels::load(&device);
+    let mut s = device.stream().unwrap();
+    let mut c = s.alloc::<u32>(1 << 16).unwrap();
+    let (mut graph, ()) = s.record(|w| w.launch(&k.inc, Grid::covering(1 << 16), (&mut c,))).unwrap();
+    (0..20).for_each(|_| drop(graph.replay(&mut s).unwrap()));
+    (graph, s)
+}
+
+/// What a child process does. In the parent, where the variable is not set, graph and stream just end with the test.
+#[test]
+fn obj_06_child() {
+    let place = std::env::var(CHILD).unwrap_or_else(|_| "dropped".to_owned());
+    let (graph, stream) = in_flight();
+    match place.as_str() {
+        "dropped" => drop((stream, graph)),
+        "static" => *KEPT.lock().unwrap() = Some((graph, stream)),
+        "thread-local" => LOCAL.set(Some((stream, graph))),
+        "leaked" => std::mem::forget((graph, stream)),
+        "stepped" => {
+            let (device, stepper) = stepped(1);
+            let k = Kernels::load(&device);
+            let mut s = device.stream().unwrap();
+            let mut c = s.alloc::<u32>(N).unwrap();
+            let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut c,))).unwrap();
+            graph.replay(&mut s).unwrap();
+            std::mem::forget(stepper.hold());
+            *KEPT.lock().unwrap() = Some((graph, s));
+        }
+        other => panic!("no such place: {other}"),
+    }
+    println!("kept in a place that is {place}");
+}
+
+/// Destructors that run after `main`, or never, must not crash the process or keep it from ending.
+#[test]
+fn obj_06_the_process_ends_well_with_a_graph_in_a_static_in_a_thread_local_or_leaked() {
+    for place in ["static", "thread-local", "leaked", "stepped"] {
+        // With one thread the harness runs the test on its main thread, whose locals are dropped after `main`.
+        for threads in ["1", "2"] {
+            run_child(place, threads);
+        }
+    }
+}
+
+fn run_child(place: &str, threads: &str) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "obj_06_child", "--nocapture", "--test-threads", threads])
+        .env(CHILD, place)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() >= deadline {
+            child.kill().unwrap();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let status = status.unwrap_or_else(|| panic!("{place}, {threads} threads: it hangs at its end\n{said}"));
+    assert_eq!(status.code(), Some(0), "{place}, {threads} threads: {status}\n{said}");
+    assert!(said.contains(&format!("kept in a place that is {place}")), "the child ran nothing:\n{said}");
+}
