@@ -143,3 +143,54 @@ fn a_child_of_another_device_dooms_the_recording() {
     let (empty, ()) = s.record(|_| Ok(())).unwrap();
     assert_eq!(empty.nodes(), 0, "the stream records on");
 }
+
+/// `embed` means "do what the graph does": in a warm-up that is a replay, and in the recording after it, its nodes.
+#[test]
+fn a_child_in_a_capture_runs_in_the_warm_up_and_is_recorded_after_it() {
+    let (device, k) = working(1);
+    let mut s = device.stream().unwrap();
+    let mut c = s.alloc::<f32>(N).unwrap();
+    let (mut child, ()) = s.record(|work| work.launch(&k.inc, Grid::covering(N), (&mut c,))).unwrap();
+    let (mut parent, ()) = s
+        .capture(|work| {
+            work.embed(&mut child)?;
+            work.embed(&mut child)
+        })
+        .unwrap();
+    assert!(all(&s.read(&c).unwrap(), 2.0), "the warm-up ran it twice, and the recording did not");
+    assert_eq!((parent.nodes(), parent.edges()), (2, 1));
+    let mut prepared = s.prepare().unwrap();
+    prepared.embed(&mut child).unwrap();
+    drop(child);
+    parent.replay(&mut prepared).unwrap();
+    assert!(all(&prepared.read(&c).unwrap(), 5.0));
+}
+
+/// A survivor of the child is written by whichever graph runs its nodes; no replay of the child itself is needed.
+#[test]
+fn a_buffer_that_a_child_left_to_its_holder_is_written_by_replays_of_the_parent() {
+    let (device, k) = working(1);
+    let mut s = device.stream().unwrap();
+    let mut out = s.alloc::<f32>(N).unwrap();
+    let (mut child, kept) = s
+        .record(|work| {
+            let mut kept = work.alloc::<f32>(N)?;
+            work.launch(&k.inc, Grid::covering(N), (&mut kept,))?;
+            Ok(kept)
+        })
+        .unwrap();
+    assert!(matches!(s.read(&kept), Err(Error::NotReplayed)));
+    let (mut parent, ()) = s
+        .record(|work| {
+            work.embed(&mut child)?;
+            work.launch(&k.add1, Grid::covering(N), (&kept, &mut out))
+        })
+        .unwrap();
+    assert!(matches!(s.read(&kept), Err(Error::NotReplayed)), "embedding is no replay");
+    drop(child);
+    for _ in 0..2 {
+        parent.replay(&mut s).unwrap();
+        assert!(all(&s.read(&kept).unwrap(), 1.0));
+        assert!(all(&s.read(&out).unwrap(), 2.0));
+    }
+}
