@@ -125,7 +125,9 @@ fn mem_02_a_graph_that_left_its_thread_pins_only_its_own_set() {
         let made = std::thread::scope(|threads| {
             let capture = threads.spawn(|| {
                 let mut s = device.stream().unwrap();
-                s.capture(|w| pass(w, &k, &x, LARGE)).unwrap()
+                let made = s.capture(|w| pass(w, &k, &x, LARGE)).unwrap();
+                s.sync().unwrap();
+                made
             });
             capture.join().unwrap()
         });
