@@ -2,9 +2,10 @@
 
 use dacapo::prelude::*;
 
-fn booleans(s: &mut Stream) -> dacapo::Result<Buffer<u8>> {
+fn booleans(s: &mut Stream) -> dacapo::Result<()> {
     let flags = s.alloc::<bool>(4)?;
-    Ok(flags.cast::<u8>()?)
+    drop(flags);
+    Ok(())
 }
 
 fn main() {}
