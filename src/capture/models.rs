@@ -76,14 +76,16 @@ impl Device {
     /// Any thread; true when this call took the window away from its owner.
     fn evict(&self, id: WindowId) -> bool {
         let found = self.windows.lock().iter().find(|window| window.id == id).cloned();
-        match found {
-            Some(window) if window.gate.try_evict() => {
-                drop(window.recorder.lock().take());
-                self.leave(id);
-                true
-            }
-            _ => false,
+        let Some(window) = found else { return false };
+        let mut recorder = window.recorder.lock();
+        if !window.gate.try_evict() {
+            return false;
         }
+        let taken = recorder.take();
+        drop(recorder);
+        drop(taken);
+        self.leave(id);
+        true
     }
 
     /// The owner's `end`: the recording to seal, or what forbids it.
@@ -93,6 +95,10 @@ impl Device {
             assert_eq!(window.gate.close(), GateState::Sealing, "only its owner moves a sealing window");
             recorder.unwrap_or_else(|| unreachable!("a window that seals has its recording"))
         });
+        if result.is_err() {
+            // Under this lock the evictor also says who it was, which the owner is about to report.
+            assert!(window.recorder.lock().is_none(), "an owner who lost finds the eviction done");
+        }
         self.leave(window.id);
         result
     }
