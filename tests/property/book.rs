@@ -355,8 +355,10 @@ impl Book {
         if self.streams[on].evicted {
             return Err(Cause::NotOpen(window).itself());
         }
-        let recording = std::mem::take(&mut self.streams[on].recording);
-        self.streams[on].evicted = true;
+        let owner = &mut self.streams[on];
+        let recording = std::mem::take(&mut owner.recording);
+        // What the window was to share goes with it, though the owner has not learned of it yet.
+        (owner.evicted, owner.share) = (true, None);
         self.kill(&recording, &Cause::Evicted(window));
         Ok(())
     }
