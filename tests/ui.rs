@@ -1,7 +1,8 @@
 //! Misuse does not compile, and the compiler says what to do instead.
 //!
 //! Each `ui-tests/<rule>.rs` breaks one rule. What the compiler says to it is checked in beside it, and
-//! `ui-tests/pass/<rule>.rs` is the program that its author should have written.
+//! `ui-tests/pass/<rule>.rs` is the program that its author should have written. Those programs are modules of this test:
+//! one build for all of them, where `trybuild` would build and link one after the other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,14 +12,7 @@ use std::path::Path;
 /// difference here.
 #[test]
 fn every_rule_is_kept_by_the_compiler_and_explained_in_our_words() {
-    // Without a program that passes, `trybuild` checks all of them in one go; with one, it builds one after the other.
     trybuild::TestCases::new().compile_fail("ui-tests/*.rs");
-}
-
-/// Prevents a rule from growing so strict that the right way does not compile, or does not run.
-#[test]
-fn every_twin_compiles_and_runs() {
-    trybuild::TestCases::new().pass("ui-tests/pass/*.rs");
 }
 
 /// Prevents a message from outliving its test, which then proves nothing.
@@ -41,6 +35,17 @@ fn every_rule_has_a_passing_twin() {
     let (rules, twins) = (names("ui-tests", "rs"), names("ui-tests/pass", "rs"));
     assert_eq!(missing(&rules, &twins), NOTHING, "rules without a twin in `ui-tests/pass`");
     assert_eq!(names("ui-tests/pass", "stderr").len(), 0, "a program that passes has no messages");
+}
+
+/// Prevents a program from lying in the folder without being compiled and run.
+#[test]
+fn every_program_that_passes_is_run() {
+    let run = PROGRAMS.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(
+        missing(&names("ui-tests/pass", "rs"), &run),
+        NOTHING,
+        "programs that `programs!` does not name"
+    );
 }
 
 /// Prevents a rule that nobody can judge: the header says why it must not compile, and what to do instead.
@@ -75,4 +80,141 @@ fn names(folder: &str, extension: &str) -> BTreeSet<String> {
 
 fn missing(of: &BTreeSet<String>, from: &BTreeSet<String>) -> Vec<String> {
     of.difference(from).cloned().collect()
+}
+
+/// Makes a module and a test of each program, which prevents a rule from growing so strict that the right way does not
+/// compile, or does not run.
+macro_rules! programs {
+    ($($name:ident)*) => {
+        #[path = "../ui-tests/pass"]
+        #[allow(dead_code, reason = "some programs only show that their types fit")]
+        mod programs {
+            $(pub mod $name;)*
+        }
+
+        const PROGRAMS: &[&str] = &[$(stringify!($name)),*];
+
+        mod every_program_compiles_and_runs {
+            use std::process::{ExitCode, Termination};
+
+            $(
+                #[test]
+                fn $name() {
+                    assert_eq!(super::programs::$name::main().report(), ExitCode::SUCCESS);
+                }
+            )*
+        }
+    };
+}
+
+programs! {
+    any_stream_server
+    async_shared_stream
+    async_stream_across_await
+    buffer_of_references
+    build_graph
+    build_phase
+    build_stream
+    build_work
+    callback_borrows_locals
+    callback_consumes_capture
+    callback_not_send
+    clone_buffer
+    clone_graph
+    clone_stream
+    copy_element_types
+    copy_from_host_memory
+    copy_onto_itself
+    copy_to_shared
+    element_not_plain_data
+    enqueue_on_anything
+    fill_not_plain_data
+    fill_shared
+    generic_step
+    generic_step_read
+    idle_abort
+    idle_begin
+    idle_cancel
+    idle_end
+    ignored_end
+    ignored_graph
+    ignored_refused
+    ignored_result
+    ignored_stream
+    implement_arg
+    implement_backend
+    implement_can_wait
+    implement_enqueue
+    implement_phase
+    kernel_arity
+    kernel_borrows_locals
+    kernel_changes_capture
+    kernel_foreign_backend
+    kernel_leaks_view
+    kernel_not_send
+    kernel_not_sync
+    kernel_untupled
+    kernel_writes_input
+    launch_aliases_input
+    launch_aliases_outputs
+    launch_arity
+    launch_element_type
+    launch_exclusive_input
+    launch_foreign_backend
+    launch_not_a_tuple
+    launch_owned_buffer
+    launch_scalar_for_buffer
+    launch_scalar_type
+    launch_shared_output
+    launch_shared_slice_output
+    leak_work_as_value
+    leak_work_from_profile
+    leak_work_into_thread
+    leak_work_into_variable
+    moved_by_abort
+    moved_by_begin
+    moved_by_cancel
+    moved_by_end
+    moved_by_prepare
+    not_a_phase
+    prepared_abort
+    prepared_allocating
+    prepared_capture
+    prepared_end
+    prepared_memory_cleanup
+    prepared_prepare
+    prepared_record
+    read_element_type
+    record_beside_borrowed_siblings
+    record_returns_own_error
+    recording_allocating
+    recording_begin
+    recording_cancel
+    recording_memory_cleanup
+    recording_prepare
+    recording_profile
+    recording_read
+    recording_read_async
+    recording_record
+    recording_replay
+    recording_sync
+    refused_into_anyhow
+    refused_into_boxed_error
+    refused_into_our_error
+    refused_into_users_error
+    replay_from_two_threads
+    share_graph
+    share_stream
+    signature_element_not_plain_data
+    signature_not_a_tuple
+    signature_not_plain_data
+    slice_outlives_buffer
+    swap_works
+    whole_while_split
+    work_begin
+    work_read
+    work_replay
+    work_sync
+    write_element_type
+    write_to_shared
 }

@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     let device = Device::host()?;
     let mut server = Server::new(&device)?;
     let id = server.open(&device)?;

@@ -9,7 +9,7 @@ async fn label(stream: Stream) -> String {
     stream.id().to_string()
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     spawn(label(Device::host()?.stream()?));
     Ok(())
 }

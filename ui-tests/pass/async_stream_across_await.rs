@@ -43,7 +43,7 @@ fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> J
     })
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let task = spawn(frames(Device::host()?));
     assert_eq!(task.join().unwrap()?, [2.0; 4]);
     Ok(())

@@ -7,7 +7,7 @@ struct Names {
     scores: Buffer<f32>,
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let scores = Device::host()?.stream()?.alloc(1)?;
     let all = Names { names: vec!["chelsea".to_owned()], scores };
     assert_eq!(all.names.len(), all.scores.len());

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let (graph, ()) = Device::host()?.stream()?.record(|_work| Ok(()))?;
     assert_eq!(graph.nodes(), 0);
     Ok(())

@@ -3,7 +3,7 @@
 use dacapo::PhaseName;
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let recording = Device::host()?.stream()?.prepare()?.begin()?;
     assert_eq!(recording.phase(), PhaseName::Recording);
     Ok(())

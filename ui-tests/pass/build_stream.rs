@@ -3,8 +3,8 @@
 use dacapo::Recording;
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let recording: Stream<Recording> = Device::host()?.stream()?.prepare()?.begin()?;
-    recording.end()?;
+    let _sealed = recording.end()?;
     Ok(())
 }

@@ -6,10 +6,10 @@ fn step<B: Backend>(s: &mut impl Enqueue<B>, x: &mut Buffer<f32, B>) -> dacapo::
     s.fill(x, 1.0)
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.alloc(4)?;
     step(&mut stream, &mut x)?;
-    stream.record(|work| step(work, &mut x))?;
+    let _recorded = stream.record(|work| step(work, &mut x))?;
     Ok(())
 }

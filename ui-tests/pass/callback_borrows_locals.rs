@@ -7,6 +7,6 @@ fn announce(s: &mut Stream, name: &str) -> dacapo::Result<()> {
     s.host_call(move || println!("{name} is ready"))
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     announce(&mut Device::host()?.stream()?, "x")
 }

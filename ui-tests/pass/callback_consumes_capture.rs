@@ -7,7 +7,7 @@ fn deliver(s: &mut Stream, to: Sender<String>, text: String) -> dacapo::Result<(
     s.host_call(move || to.send(text.clone()).unwrap())
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let (to, delivered) = mpsc::channel();
     let mut stream = Device::host()?.stream()?;
     deliver(&mut stream, to, "x".to_owned())?;

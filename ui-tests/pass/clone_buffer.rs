@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let x = stream.alloc::<f32>(4)?;
     let mut copy = stream.alloc_scratch::<f32>(x.len())?;

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut s = Device::host()?.stream()?;
     let from = s.alloc::<u32>(4)?;
     let mut to = s.alloc::<f32>(4)?;

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut s = Device::host()?.stream()?;
     let flags = s.alloc::<u8>(4)?;
     let points = s.alloc::<[f32; 3]>(4)?;

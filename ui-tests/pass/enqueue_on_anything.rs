@@ -6,7 +6,7 @@ fn step<B: Backend>(s: &mut impl Enqueue<B>) -> dacapo::Result<Buffer<f32, B>> {
     s.alloc(4)
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let device = Device::host()?;
     step(&mut device.stream()?)?;
     Ok(())

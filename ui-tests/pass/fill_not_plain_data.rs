@@ -8,7 +8,7 @@ fn clear(s: &mut Stream, pixels: &mut Buffer<f32>) -> dacapo::Result<()> {
     s.fill(pixels, Pixel(0.0).0)
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut s = Device::host()?.stream()?;
     let mut pixels = s.alloc(4)?;
     clear(&mut s, &mut pixels)

@@ -34,7 +34,7 @@ fn run<B: Backend>(device: &Device<B>, add: &Program<(InOut<f32>, f32)>) -> Resu
     any.read(&model.x)
 }
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     let add = Program::<(InOut<f32>, f32)>::new("add").host(|(x, a), _| x.iter_mut().for_each(|x| *x += a));
     assert_eq!(run(&Device::host()?, &add)?, [6.0; 4]);
     Ok(())

@@ -8,7 +8,7 @@ fn step<B: Backend>(s: &mut (impl Enqueue<B> + CanWait), x: &mut Buffer<f32, B>)
     s.read(&*x)
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.alloc::<f32>(4)?;
     assert_eq!(step(&mut stream, &mut x)?, [1.0; 4]);

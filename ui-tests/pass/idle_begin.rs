@@ -7,6 +7,6 @@ fn begin(stream: Stream) -> Result<Stream<Recording>> {
     Ok(stream.prepare()?.begin()?)
 }
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     begin(Device::host()?.stream()?)?.abort().sync()
 }

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let (graph, _stream) = Device::host()?.stream()?.prepare()?.begin()?.end()?;
     assert_eq!(graph.nodes(), 0);
     Ok(())

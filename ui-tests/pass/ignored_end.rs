@@ -4,7 +4,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let recording = Device::host()?.stream()?.prepare()?.begin()?;
     let (mut graph, mut stream) = recording.end()?;
     graph.replay(&mut stream)?;

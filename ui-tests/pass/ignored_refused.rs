@@ -4,7 +4,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     match Device::host()?.stream()?.prepare() {
         Ok(prepared) => drop(prepared.cancel()),
         Err(refused) => return Err(refused.into_error()),

@@ -4,7 +4,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let stream = Device::host()?.stream()?;
     let stream = match stream.prepare() {
         Ok(prepared) => prepared.cancel(),

@@ -4,7 +4,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let prepared = Device::host()?.stream()?.prepare()?;
     drop(prepared.cancel());
     Ok(())

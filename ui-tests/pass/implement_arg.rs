@@ -11,7 +11,7 @@ impl Image {
     }
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let image = Image(stream.alloc(4)?);
     assert_eq!(stream.read(image.pixels())?, [0.0; 4]);

@@ -6,7 +6,7 @@ fn zeros<B: Backend>(device: &Device<B>) -> dacapo::Result<Buffer<f32, B>> {
     device.stream()?.alloc(4)
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     assert_eq!(zeros(&Device::host()?)?.len(), 4);
     Ok(())
 }

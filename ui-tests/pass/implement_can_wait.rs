@@ -7,6 +7,6 @@ fn finish<B: Backend>(stream: &mut (impl Enqueue<B> + CanWait)) -> dacapo::Resul
     stream.sync()
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     finish(&mut Device::host()?.stream()?)
 }

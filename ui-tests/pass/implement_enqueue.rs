@@ -10,7 +10,7 @@ impl Logged {
     }
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut logged = Logged(Device::host()?.stream()?);
     logged.stream().alloc::<f32>(4)?;
     Ok(())

@@ -7,7 +7,7 @@ fn describe<P: Phase>(stream: &Stream<P>) -> PhaseName {
     stream.phase()
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     assert_eq!(describe(&Device::host()?.stream()?), PhaseName::NoCapture);
     Ok(())
 }

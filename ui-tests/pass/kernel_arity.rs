@@ -2,6 +2,6 @@
 
 use dacapo::prelude::*;
 
-fn main() {
+pub fn main() {
     let _program = Program::<(In<f32>, Out<f32>)>::new("copy").host(|(x, y), _| y.copy_from_slice(x));
 }

@@ -6,6 +6,6 @@ fn scale(factor: f32) -> Program<(InOut<f32>,)> {
     Program::<(InOut<f32>,)>::new("scale").host(move |(x,), _| x.iter_mut().for_each(|x| *x *= factor))
 }
 
-fn main() {
+pub fn main() {
     let _program = scale(2.0);
 }

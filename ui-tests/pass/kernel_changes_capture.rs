@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() {
+pub fn main() {
     let _program =
         Program::<(In<f32>, Out<f32>)>::new("sum").host(|(x, sum), _| sum.fill(x.iter().sum::<f32>()));
 }

@@ -11,7 +11,7 @@ fn run<B: Backend>(
     s.launch(&zero, Grid::covering(4), (&mut *x,))
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.alloc(4)?;
     run(&mut stream, &Program::<(Out<f32>,)>::new("zero").host(|(x,), _| x.fill(0.0)), &mut x)

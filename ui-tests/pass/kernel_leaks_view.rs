@@ -5,6 +5,6 @@ use std::sync::Mutex;
 
 static KEPT: Mutex<Vec<f32>> = Mutex::new(Vec::new());
 
-fn main() {
+pub fn main() {
     let _program = Program::<(In<f32>,)>::new("look").host(|(x,), _| *KEPT.lock().unwrap() = x.to_vec());
 }

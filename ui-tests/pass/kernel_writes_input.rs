@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() {
+pub fn main() {
     let _program =
         Program::<(InOut<f32>,)>::new("double").host(|(x,), _| x.iter_mut().for_each(|x| *x *= 2.0));
 }

@@ -10,7 +10,7 @@ fn alike<B: Backend>(
     s.launch(zero, Grid::covering(4), (&mut *x,))
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let device = Device::host()?;
     let mut stream = device.stream()?;
     let zero = Program::<(Out<f32>,)>::new("zero").host(|(x,), _| x.fill(0.0)).load(&device)?;

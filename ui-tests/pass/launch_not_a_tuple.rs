@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let device = Device::host()?;
     let mut stream = device.stream()?;
     let double = Program::<(InOut<f32>,)>::new("double")

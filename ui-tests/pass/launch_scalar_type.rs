@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let device = Device::host()?;
     let mut stream = device.stream()?;
     let fill = Program::<(Out<f32>, f32)>::new("fill").host(|(x, a), _| x.fill(a)).load(&device)?;

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let device = Device::host()?;
     let mut stream = device.stream()?;
     let zero = Program::<(Out<f32>,)>::new("zero").host(|(x,), _| x.fill(0.0)).load(&device)?;

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let (_graph, id) = stream.record(|work| Ok(work.stream_id()))?;
     assert_eq!(id, stream.id());

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let (x, _profile) = stream.profile(|work| work.alloc::<f32>(4))?;
     assert_eq!(stream.read(&x)?, [0.0; 4]);

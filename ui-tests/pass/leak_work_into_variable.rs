@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let (mut graph, kept) = stream.record(|work| {
         let mut y = work.alloc::<f32>(4)?;

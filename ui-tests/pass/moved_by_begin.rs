@@ -2,12 +2,12 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.alloc::<f32>(4)?;
     let stream = stream.prepare()?;
     let mut stream = stream.begin()?;
     stream.fill(&mut x, 1.0)?;
-    stream.end()?;
+    let _sealed = stream.end()?;
     Ok(())
 }

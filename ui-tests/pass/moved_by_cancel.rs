@@ -2,9 +2,9 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let stream = Device::host()?.stream()?.prepare()?;
     let stream = stream.cancel();
-    stream.prepare()?.begin()?.end()?;
+    let _sealed = stream.prepare()?.begin()?.end()?;
     Ok(())
 }

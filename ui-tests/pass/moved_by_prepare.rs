@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let stream = Device::host()?.stream()?;
     let mut stream = stream.prepare()?;
     stream.sync()

@@ -6,7 +6,7 @@ use dacapo::{NoCapture, Prepared, Recording};
 fn idle(_: Option<Stream>, _: Option<Stream<NoCapture>>) {}
 fn open(_: Option<Stream<Prepared>>, _: Option<Stream<Recording>>) {}
 
-fn main() {
+pub fn main() {
     idle(None, None);
     open(None, None);
 }

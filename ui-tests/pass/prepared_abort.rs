@@ -2,6 +2,6 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     Device::host()?.stream()?.prepare()?.cancel().sync()
 }

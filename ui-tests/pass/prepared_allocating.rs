@@ -3,7 +3,7 @@
 use dacapo::AllocationMode;
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.allocating(AllocationMode::Dedicated, |work| work.alloc::<f32>(4))?;
     let mut prepared = stream.prepare()?;

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.alloc::<f32>(4)?;
     let (_graph, ()) = stream.capture(|work| work.fill(&mut x, 1.0))?;

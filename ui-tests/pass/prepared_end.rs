@@ -7,7 +7,7 @@ fn end_in_order(stream: Stream<Prepared>) -> dacapo::Result<(Graph, Stream)> {
     Ok(stream.begin()?.end()?)
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let (graph, _stream) = end_in_order(Device::host()?.stream()?.prepare()?)?;
     assert_eq!(graph.nodes(), 0);
     Ok(())

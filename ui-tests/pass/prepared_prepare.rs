@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let prepared = Device::host()?.stream()?.prepare()?;
     let again = prepared.cancel().prepare()?;
     again.cancel().sync()

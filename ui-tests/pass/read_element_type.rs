@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut s = Device::host()?.stream()?;
     let x = s.alloc::<f32>(4)?;
     let bits: Vec<u32> = s.read(x.as_slice().cast::<u32>()?)?;

@@ -38,7 +38,7 @@ impl Decoder {
     }
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut decoder = Decoder::new(&Device::host()?)?;
     decoder.record()?;
     assert_eq!(decoder.decode(&[1.0; 4])?, [2.5; 4]);

@@ -8,7 +8,7 @@ fn parse(stream: &mut Stream, text: &str) -> dacapo::Result<(Graph, i32)> {
     stream.record(|_work| text.parse::<i32>().map_err(Error::step))
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let error = parse(&mut Device::host()?.stream()?, "x").unwrap_err();
     assert!(error.step_as::<ParseIntError>().is_some());
     Ok(())

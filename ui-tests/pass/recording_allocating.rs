@@ -3,11 +3,11 @@
 use dacapo::AllocationMode;
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.allocating(AllocationMode::Dedicated, |work| work.alloc::<f32>(4))?;
     let mut recording = stream.prepare()?.begin()?;
     recording.fill(&mut x, 1.0)?;
-    recording.end()?;
+    let _sealed = recording.end()?;
     Ok(())
 }

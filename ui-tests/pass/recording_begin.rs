@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let (_first, stream) = Device::host()?.stream()?.prepare()?.begin()?.end()?;
     let (_second, _stream) = stream.prepare()?.begin()?.end()?;
     Ok(())

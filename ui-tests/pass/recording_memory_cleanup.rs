@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let recording = Device::host()?.stream()?.prepare()?.begin()?;
     recording.abort().memory_cleanup()
 }

@@ -2,13 +2,13 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.alloc::<f32>(4)?;
     let mut prepared = stream.prepare()?;
     let ((), _warm_up) = prepared.profile(|work| work.fill(&mut x, 1.0))?;
     let mut recording = prepared.begin()?;
     recording.fill(&mut x, 1.0)?;
-    recording.end()?;
+    let _sealed = recording.end()?;
     Ok(())
 }

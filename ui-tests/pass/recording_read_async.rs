@@ -10,7 +10,7 @@ fn read_later(mut recording: Stream<Recording>, x: &mut Buffer<f32>) -> Result<R
     stream.read_async(&*x)
 }
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     let mut stream = Device::host()?.stream()?;
     let mut x = stream.alloc::<f32>(4)?;
     drop(read_later(stream.prepare()?.begin()?, &mut x)?);

@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let recording = Device::host()?.stream()?.prepare()?.begin()?;
     let (mut graph, mut stream) = recording.end()?;
     let ticket = graph.replay(&mut stream)?;

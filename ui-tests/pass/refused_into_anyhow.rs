@@ -10,7 +10,7 @@ fn refused(device: &Device) -> anyhow::Result<Graph> {
     Ok(graph)
 }
 
-fn main() -> anyhow::Result<()> {
+pub fn main() -> anyhow::Result<()> {
     let error = refused(&Device::host()?).unwrap_err();
     assert_eq!(error.to_string(), "sealing the frame");
     assert!(error.root_cause().to_string().contains("larger than"), "{error:?}");

@@ -10,7 +10,7 @@ fn refused(device: &Device) -> Result<Graph, Box<dyn Error + Send + Sync>> {
     Ok(graph)
 }
 
-fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+pub fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     assert!(refused(&Device::host()?).unwrap_err().to_string().contains("larger than"));
     Ok(())
 }

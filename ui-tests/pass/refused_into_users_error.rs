@@ -4,7 +4,7 @@ use dacapo::Refused;
 use dacapo::prelude::*;
 
 #[derive(Debug, thiserror::Error)]
-enum AppError {
+pub enum AppError {
     #[error("the device: {0}")]
     Device(#[from] dacapo::Error),
     #[error("no graph, and the stream is back: {0}")]
@@ -18,7 +18,7 @@ fn refused(device: &Device) -> Result<Graph, AppError> {
     Ok(graph)
 }
 
-fn main() -> Result<(), AppError> {
+pub fn main() -> Result<(), AppError> {
     match refused(&Device::host()?) {
         Err(AppError::NoGraph(refused)) => refused.into_parts().0.prepare()?.cancel().sync()?,
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use dacapo::prelude::*;
 use std::sync::Mutex;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let device = Device::host()?;
     let (mut one, mut other) = (device.stream()?, device.stream()?);
     let mut x = one.alloc::<f32>(4)?;

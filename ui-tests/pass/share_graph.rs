@@ -3,7 +3,7 @@
 use dacapo::prelude::*;
 use std::sync::Mutex;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let (graph, ()) = stream.record(|_work| Ok(()))?;
     let graph = Mutex::new(graph);

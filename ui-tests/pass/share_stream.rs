@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     std::thread::spawn(move || stream.sync()).join().unwrap()
 }

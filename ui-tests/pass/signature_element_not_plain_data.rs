@@ -2,6 +2,6 @@
 
 use dacapo::prelude::*;
 
-fn main() {
+pub fn main() {
     let _program = Program::<(Out<u8>,)>::new("say");
 }

@@ -2,6 +2,6 @@
 
 use dacapo::prelude::*;
 
-fn main() {
+pub fn main() {
     let _program = Program::<(Out<f32>, [u32; 2])>::new("say");
 }

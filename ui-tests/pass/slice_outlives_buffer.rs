@@ -7,7 +7,7 @@ fn second_half(s: &mut Stream) -> dacapo::Result<Buffer<f32>> {
     x.split_off(2)
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut s = Device::host()?.stream()?;
     assert_eq!(second_half(&mut s)?.len(), 2);
     Ok(())

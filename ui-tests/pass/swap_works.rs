@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let device = Device::host()?;
     let (mut one, mut other) = (device.stream()?, device.stream()?);
     let (mut x, mut y) = (one.alloc::<f32>(4)?, one.alloc::<f32>(4)?);

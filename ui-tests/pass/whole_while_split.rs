@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut s = Device::host()?.stream()?;
     let mut x = s.alloc::<f32>(4)?;
     let (left, right) = x.split_at_mut(2)?;

@@ -2,8 +2,8 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let recording = Device::host()?.stream()?.prepare()?.begin()?;
-    recording.end()?;
+    let _sealed = recording.end()?;
     Ok(())
 }

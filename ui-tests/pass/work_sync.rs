@@ -2,7 +2,7 @@
 
 use dacapo::prelude::*;
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut stream = Device::host()?.stream()?;
     let (mut graph, ()) = stream.record(|_work| Ok(()))?;
     graph.replay(&mut stream)?;

@@ -6,7 +6,7 @@ fn upload(s: &mut Stream, to: &mut Buffer<f32>) -> dacapo::Result<()> {
     s.write(to, &[1.0; 4])
 }
 
-fn main() -> dacapo::Result<()> {
+pub fn main() -> dacapo::Result<()> {
     let mut s = Device::host()?.stream()?;
     let mut to = s.alloc(4)?;
     upload(&mut s, &mut to)
