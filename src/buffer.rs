@@ -326,6 +326,7 @@ fn bounds(range: impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)> 
 /// How many `U` the bytes of `len` elements of `T` make.
 fn cast_len<T, U>(start: usize, len: usize) -> Result<usize> {
     const { assert!(size_of::<U>() > 0, "an element type without bytes cannot live in device memory") };
+    const { assert!(align_of::<U>() <= 256, "an element type aligned to more than 256 bytes is not supported") };
     let bytes = len * size_of::<T>();
     if !bytes.is_multiple_of(size_of::<U>()) {
         return Err(Error::CastSize { bytes, element: size_of::<U>() });

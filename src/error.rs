@@ -76,7 +76,7 @@ pub enum Error {
         align: usize,
     },
     /// A launch is larger than the device allows.
-    #[error("{kernel}: {limit} is {requested}, and this device allows {allowed}")]
+    #[error("{kernel}: {limit} is {requested}, and this device allows 1 to {allowed}")]
     Limit {
         /// The kernel's name.
         kernel: Arc<str>,

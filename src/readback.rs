@@ -43,14 +43,16 @@ impl Readback {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>>> {
+        // Cloning and dropping a waker is the user's code: no lock of ours is held.
+        let waker = context.waker().clone();
         let mut landing = self.0.lock();
-        match landing.outcome.take() {
-            Some(outcome) => Poll::Ready(outcome),
-            None => {
-                landing.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(outcome) = landing.outcome.take() {
+            return Poll::Ready(outcome);
         }
+        let before = landing.waker.replace(waker);
+        drop(landing);
+        drop(before);
+        Poll::Pending
     }
 }
 

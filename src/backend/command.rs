@@ -28,6 +28,13 @@ pub struct Contents<B: Driver> {
     pub(crate) taint: Taint,
 }
 
+/// Memory of a graph that holds nothing from one replay to the next. What a failed replay left unwritten there must
+/// not outlive it: nobody outside could ever write it again.
+pub struct Fleeting<B: Driver> {
+    pub(crate) contents: Arc<Contents<B>>,
+    pub(crate) bytes: usize,
+}
+
 /// A range of one tenant's bytes, as one operation uses it.
 pub struct Region<B: Driver> {
     /// `None` for an empty range, which lies nowhere.

@@ -8,7 +8,7 @@ pub mod host;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use command::{ArgBlock, Command, Contents, Job, Page, Region, Spares};
+pub(crate) use command::{ArgBlock, Command, Contents, Fleeting, Job, Page, Region, Spares};
 pub use fault::{Call, Fault};
 
 use crate::error::Error;
@@ -97,7 +97,13 @@ pub(crate) mod sealed {
         fn submit_failure(&self, queue: &Self::Queue, seq: u64, command: Command<Self>, cause: Arc<Error>);
 
         /// Turns a recording into what can be replayed. `commands` are in the order of recording, `dag` their edges.
-        fn seal(&self, commands: Vec<Command<Self>>, dag: &Dag) -> Result<Self::Exec, Fault>;
+        /// Every replay starts with `fleeting` as if it were new scratch memory.
+        fn seal(
+            &self,
+            commands: Vec<Command<Self>>,
+            dag: &Dag,
+            fleeting: Vec<Fleeting<Self>>,
+        ) -> Result<Self::Exec, Fault>;
         /// Enqueues a replay. What fails while it runs goes to `reports` as well.
         fn replay(
             &self,

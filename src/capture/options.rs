@@ -2,11 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
 use crate::backend::Backend;
 use crate::backend::host::Host;
-use crate::graph::{Graph, GraphCore};
+use crate::graph::{Graph, Held};
 
 /// How a capture is to be sealed.
 ///
@@ -17,7 +15,7 @@ use crate::graph::{Graph, GraphCore};
 pub struct CaptureOptions<B: Backend = Host> {
     pub(crate) order: Order,
     pub(crate) arena_limit: Option<usize>,
-    pub(crate) share_arena: Option<Arc<GraphCore<B>>>,
+    pub(crate) share_arena: Option<Held<B>>,
 }
 
 /// Which order a graph keeps among its nodes.
@@ -65,7 +63,8 @@ impl<B: Backend> CaptureOptions<B> {
         self
     }
 
-    /// Lets the new graph use the arena of `graph`, if it is large enough; else the new one takes its own.
+    /// Lets the new graph use the arena of `graph`, if it is large enough; else the new one takes its own, and so it
+    /// does if it embeds `graph` or another one with that arena.
     ///
     /// Replays of graphs that share an arena run one after the other.
     pub fn share_arena(mut self, graph: &Graph<B>) -> Self {

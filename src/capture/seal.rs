@@ -7,17 +7,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::backend::{ArgBlock, Backend, Command, Contents, Region};
+use crate::backend::{ArgBlock, Backend, Command, Contents, Fleeting, Region};
 use crate::callback;
 use crate::capture::options::{CaptureOptions, Order};
 use crate::capture::recorder::{Kind, Node, Recorder, summary};
 use crate::capture::window::{WindowGuard, retire};
+use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::graph::flow::{self, Dag, Footprint, Use};
 use crate::graph::plan::{Plan, Request, plan};
 use crate::graph::{Graph, GraphCore, NodeList, reach::Reach, zeroing};
 use crate::memory::allocation::Allocation;
-use crate::memory::{AllocationMode, reserve};
+use crate::memory::{AllocationMode, Reserved, release, reserve};
 use crate::order::{GraphOrder, Marks, Membership, enter_all};
 use crate::stream::StreamCore;
 use crate::submit::root_of;
@@ -90,21 +91,19 @@ impl<'r, B: Backend> Sealing<'r, B> {
         let (plan, temporaries) = self.plan(&kept, &dag, &reach);
         let arena = self.arena(&plan)?;
         let offsets: Vec<Option<usize>> = self.offsets(&plan, &temporaries);
-        let contents = self.place(arena.as_ref(), &offsets)?;
+        let mut survivors = Survivors { device: &self.core.device, reserved: Vec::new() };
+        let contents = self.place(arena.as_ref(), &offsets, &mut survivors)?;
         let (members, uses) = self.members(arena.as_ref(), &offsets);
         let list = self.list(&kept, &uses);
         let commands =
             kept.iter().map(|n| self.command(&self.recorder.nodes[*n as usize], &contents)).collect();
         let device = &self.core.device;
-        let exec = device.backend.seal(commands, &dag).map_err(|fault| device.poison.absorb(fault))?;
-        let unwritten = Arc::new(Error::NotReplayed);
-        for (contents, (fate, touched)) in contents.iter().zip(self.fates.iter().zip(&self.recorder.allocs)) {
-            if let (Some(contents), Fate::Survives) = (contents, fate) {
-                contents.taint.set(0..touched.alloc.bytes, unwritten.clone());
-            }
-        }
+        let exec = device
+            .backend
+            .seal(commands, &dag, self.fleeting(&contents))
+            .map_err(|fault| device.poison.absorb(fault))?;
         let footprints = footprints(&list, members.len());
-        let order = self.join(&members, &footprints);
+        let order = self.join(&members, &footprints, survivors);
         Ok(Graph::new(GraphCore {
             device: device.clone(),
             order,
@@ -187,12 +186,16 @@ impl<'r, B: Backend> Sealing<'r, B> {
             return Ok(None);
         }
         let shared = self.options.share_arena.as_ref().and_then(|graph| graph.arena.as_ref());
-        if let Some(arena) = shared.filter(|arena| arena.bytes >= needed) {
+        // An arena that an embedded child brings along is in use by its nodes, which would not be told from ours.
+        let embedded = |arena: &Arc<Allocation<B>>| {
+            self.recorder.allocs.iter().any(|touched| Arc::ptr_eq(&touched.alloc, arena))
+        };
+        if let Some(arena) = shared.filter(|arena| arena.bytes >= needed && !embedded(arena)) {
             return Ok(Some(arena.clone()));
         }
         let (device, slot) = (&self.core.device, self.core.slot);
         let reserved = reserve(device, slot, needed, AllocationMode::Dedicated)?;
-        Ok(Some(Allocation::placed(device, slot, needed, Some(reserved))))
+        Ok(Some(Allocation::arena(device, slot, needed, reserved)))
     }
 
     /// Per allocation, where in the arena it lies.
@@ -209,11 +212,13 @@ impl<'r, B: Backend> Sealing<'r, B> {
         &self,
         arena: Option<&Arc<Allocation<B>>>,
         offsets: &[Option<usize>],
+        survivors: &mut Survivors<'_, B>,
     ) -> Result<Vec<Option<Arc<Contents<B>>>>> {
         let (device, slot) = (&self.core.device, self.core.slot);
         let arena =
             arena.map(|arena| arena.state.lock().resolve("end").map(|home| home.cloned())).transpose()?;
         let arena = arena.flatten();
+        let unwritten = Arc::new(Error::NotReplayed);
         let mut contents = Vec::with_capacity(self.fates.len());
         for (at, touched) in self.recorder.allocs.iter().enumerate() {
             let alloc = &touched.alloc;
@@ -225,11 +230,28 @@ impl<'r, B: Backend> Sealing<'r, B> {
                 continue;
             }
             if self.fates[at] == Fate::Survives && alloc.bytes > 0 {
-                alloc.place(reserve(device, slot, alloc.bytes, self.core.mode)?);
+                let reserved = reserve(device, slot, alloc.bytes, self.core.mode)?;
+                reserved.contents.taint.set(0..alloc.bytes, unwritten.clone());
+                contents.push(Some(reserved.contents.clone()));
+                survivors.reserved.push((alloc.clone(), reserved));
+                continue;
             }
             contents.push(alloc.state.lock().resolve("end")?.cloned());
         }
         Ok(contents)
+    }
+
+    /// What holds nothing from one replay to the next: the temporaries, and the arenas of embedded children.
+    fn fleeting(&self, contents: &[Option<Arc<Contents<B>>>]) -> Vec<Fleeting<B>> {
+        let allocs = self.fates.iter().zip(&self.recorder.allocs).zip(contents);
+        let fleeting =
+            allocs.filter(|((fate, touched), _)| **fate == Fate::Temporary || touched.alloc.is_arena);
+        fleeting
+            .filter_map(|((_, touched), contents)| {
+                let contents = contents.clone()?;
+                Some(Fleeting { contents, bytes: touched.alloc.bytes })
+            })
+            .collect()
     }
 
     /// The allocations that the graph belongs to, and every use in terms of them.
@@ -294,8 +316,17 @@ impl<'r, B: Backend> Sealing<'r, B> {
     }
 
     /// Makes the graph a member of everything that it uses, and orders it after everything that used it before.
-    fn join(&self, members: &[Arc<Allocation<B>>], footprints: &[Footprints]) -> Arc<GraphOrder> {
+    ///
+    /// Only here, under every lock and with nothing left that could fail, do survivors get their bytes: nobody can have
+    /// used them before.
+    fn join(
+        &self,
+        members: &[Arc<Allocation<B>>],
+        footprints: &[Footprints],
+        mut survivors: Survivors<'_, B>,
+    ) -> Arc<GraphOrder> {
         let _everything = enter_all(&self.core.device);
+        survivors.reserved.drain(..).for_each(|(alloc, reserved)| alloc.place(reserved));
         let order = GraphOrder::new(self.core.slot, Marks::default());
         for (alloc, ranges) in members.iter().zip(footprints) {
             let mut state = alloc.state.lock();
@@ -314,6 +345,20 @@ impl<'r, B: Backend> Sealing<'r, B> {
     }
 }
 
+/// Bytes reserved for buffers that outlive the recording, given back if it never becomes a graph.
+struct Survivors<'d, B: Backend> {
+    device: &'d DeviceCore<B>,
+    reserved: Vec<(Arc<Allocation<B>>, Reserved<B>)>,
+}
+
+impl<B: Backend> Drop for Survivors<'_, B> {
+    fn drop(&mut self) {
+        for (_, Reserved { contents, lease, history }) in self.reserved.drain(..) {
+            release(self.device, &contents, lease, history);
+        }
+    }
+}
+
 /// How a graph uses one of its members.
 pub(crate) type Footprints = Vec<(Range<usize>, Access)>;
 
@@ -327,6 +372,9 @@ fn footprints<B: Backend>(list: &NodeList<B>, members: usize) -> Vec<Footprints>
 
 /// Orders the replays of two graphs against each other.
 fn link(one: &Arc<GraphOrder>, other: &Arc<GraphOrder>) {
+    if Arc::ptr_eq(one, other) {
+        return;
+    }
     for (from, to) in [(one, other), (other, one)] {
         let mut links = from.links.lock();
         if !links.iter().any(|known| Arc::ptr_eq(known, to)) {

@@ -48,7 +48,7 @@ use crate::submit;
 /// Dropping a graph neither blocks nor frees anything that a replay in flight needs.
 #[must_use = "a graph that is dropped was recorded for nothing"]
 pub struct Graph<B: Backend = Host> {
-    pub(crate) core: Arc<GraphCore<B>>,
+    pub(crate) core: Held<B>,
     /// Replayed by one thread at a time: `Send`, and `&mut self` to replay.
     _one_thread: OneThread,
 }
@@ -85,7 +85,7 @@ impl<B: Backend> Default for NodeList<B> {
 
 impl<B: Backend> Graph<B> {
     pub(crate) fn new(core: GraphCore<B>) -> Self {
-        Graph { core: Arc::new(core), _one_thread: [] }
+        Graph { core: Held(Arc::new(core)), _one_thread: [] }
     }
 
     /// Enqueues one replay on `stream`, which may be any stream of the device that executes.
@@ -119,11 +119,28 @@ fn stream_executes<B: Backend>(route: &submit::Route<'_, B>) -> Result<()> {
     Err(Error::WrongPhase { operation: "replay", is, needs })
 }
 
-impl<B: Backend> Drop for Graph<B> {
+/// A hold on a graph, which may be let go of anywhere.
+pub(crate) struct Held<B: Backend>(Arc<GraphCore<B>>);
+
+impl<B: Backend> Clone for Held<B> {
+    fn clone(&self) -> Self {
+        Held(self.0.clone())
+    }
+}
+
+impl<B: Backend> std::ops::Deref for Held<B> {
+    type Target = GraphCore<B>;
+
+    fn deref(&self) -> &GraphCore<B> {
+        &self.0
+    }
+}
+
+impl<B: Backend> Drop for Held<B> {
     fn drop(&mut self) {
         // Inside a callback nothing may be asked of the driver, nor of the locks of whoever waits for the callback.
         if callback::inside() {
-            self.core.device.memory.graveyard.defer(self.core.clone());
+            self.0.device.memory.graveyard.defer(self.0.clone());
         }
     }
 }
@@ -141,7 +158,8 @@ impl<B: Backend> Drop for GraphCore<B> {
                 ranges.iter().for_each(|(range, access)| state.uses.fold(range.clone(), *access, last));
             }
         }
-        for link in self.order.links.lock().drain(..) {
+        let links = std::mem::take(&mut *self.order.links.lock());
+        for link in links {
             link.links.lock().retain(|known| !Arc::ptr_eq(known, &self.order));
             last.into_iter().for_each(|last| link.note(last));
         }

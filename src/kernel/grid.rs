@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn an_exceeded_limit_is_named_with_both_numbers() {
         let error = resolve(Grid::blocks((1, 11)), [16, 1, 1]).unwrap_err();
-        assert_eq!(error.to_string(), "k: the number of blocks in y is 11, and this device allows 10");
+        assert_eq!(error.to_string(), "k: the number of blocks in y is 11, and this device allows 1 to 10");
         let error = resolve(Grid::blocks(1), [16, 8, 1]).unwrap_err();
         assert!(matches!(error, Error::Limit { limit: GridLimit::ThreadsPerBlock, requested: 128, .. }));
     }

@@ -20,6 +20,8 @@ pub struct Allocation<B: Backend> {
     device: Arc<DeviceCore<B>>,
     pub(crate) id: u64,
     pub(crate) bytes: usize,
+    /// Whether it is the arena of a graph, whose contents mean nothing between two replays.
+    pub(crate) is_arena: bool,
     /// The slot whose lock guards `state` (see [`crate::order`]).
     pub(crate) owner: Owner,
     /// Never contended: whoever takes it holds the owner's lock, the order lock, or the last reference.
@@ -57,7 +59,18 @@ impl<B: Backend> Allocation<B> {
             Some(Reserved { contents, lease, history }) => (Home::Placed { contents, lease }, history),
             None => (Home::Empty, Marks::default()),
         };
-        Self::new(device, slot, bytes, home, history)
+        Self::new(device, slot, bytes, home, history, false)
+    }
+
+    /// The arena of a graph.
+    pub(crate) fn arena(
+        device: &Arc<DeviceCore<B>>,
+        slot: u32,
+        bytes: usize,
+        reserved: Reserved<B>,
+    ) -> Arc<Self> {
+        let Reserved { contents, lease, history } = reserved;
+        Self::new(device, slot, bytes, Home::Placed { contents, lease }, history, true)
     }
 
     /// An allocation that exists in `window` only, so far.
@@ -68,15 +81,23 @@ impl<B: Backend> Allocation<B> {
         window: WindowId,
     ) -> Arc<Self> {
         let home = if bytes == 0 { Home::Empty } else { Home::Recording(window) };
-        Self::new(device, slot, bytes, home, Marks::default())
+        Self::new(device, slot, bytes, home, Marks::default(), false)
     }
 
-    fn new(device: &Arc<DeviceCore<B>>, slot: u32, bytes: usize, home: Home<B>, history: Marks) -> Arc<Self> {
+    fn new(
+        device: &Arc<DeviceCore<B>>,
+        slot: u32,
+        bytes: usize,
+        home: Home<B>,
+        history: Marks,
+        is_arena: bool,
+    ) -> Arc<Self> {
         let state = State { home, uses: Uses::born(bytes, history), members: SmallVec::new() };
         Arc::new(Allocation {
             device: device.clone(),
             id: device.next_allocation(),
             bytes,
+            is_arena,
             owner: Owner::new(slot),
             state: Mutex::new(state),
         })
@@ -86,25 +107,19 @@ impl<B: Backend> Allocation<B> {
         self.device.id
     }
 
-    /// Gives a recorded allocation its bytes: it outlives its recording.
+    /// Gives a recorded allocation its bytes: it outlives its recording. Under every lock of the device, since from
+    /// here on other streams may use it.
     pub(crate) fn place(&self, reserved: Reserved<B>) {
         let mut state = self.state.lock();
         state.home = Home::Placed { contents: reserved.contents, lease: reserved.lease };
         state.uses = Uses::born(self.bytes, reserved.history);
     }
 
-    /// Marks an allocation born in a recording as one that will never have bytes, and gives up those that a seal
-    /// which failed afterwards had given it.
+    /// Marks an allocation born in a recording as one that will never have bytes.
     pub(crate) fn kill(&self, cause: &Arc<Error>) {
         let mut state = self.state.lock();
-        if matches!(state.home, Home::Empty) {
-            return;
-        }
-        let home = std::mem::replace(&mut state.home, Home::Dead(cause.clone()));
-        let history = state.uses.history(&(0..self.bytes));
-        drop(state);
-        if let Home::Placed { contents, lease } = home {
-            release(&self.device, &contents, lease, history);
+        if matches!(state.home, Home::Recording(_)) {
+            state.home = Home::Dead(cause.clone());
         }
     }
 }

@@ -183,8 +183,9 @@ fn reclaim<B: Backend>(device: &DeviceCore<B>) {
     let deadline = Instant::now() + PATIENCE;
     for mark in device.memory.graveyard.marks().iter() {
         let queue = &device.slot(mark.slot).queue;
+        // One that takes too long is no reason to leave what others have let go of.
         if !matches!(device.backend.block(queue, mark.seq, Waiter::Anyone, Some(deadline)), Ok(true)) {
-            return;
+            break;
         }
     }
     device.memory.graveyard.bury(device);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::backend::host::execute::{self, Outcome};
 use crate::backend::host::schedule::Schedule;
 use crate::backend::host::{Host, Machine};
-use crate::backend::{Command, Submitter};
+use crate::backend::{Command, Fleeting, Submitter};
 use crate::callback::OnDevice;
 use crate::error::Error;
 use crate::failures::Reports;
@@ -21,6 +21,7 @@ use crate::order::Mark;
 pub struct HostExec {
     commands: Vec<Command<Host>>,
     schedule: Schedule,
+    fleeting: Vec<Fleeting<Host>>,
     /// Per run, how many runs it still waits for.
     waiting: Vec<AtomicU32>,
     /// Runs of this replay that are not done.
@@ -39,15 +40,23 @@ pub(crate) struct Replay {
 }
 
 impl HostExec {
-    pub(crate) fn new(commands: Vec<Command<Host>>, dag: &Dag) -> Self {
+    pub(crate) fn new(commands: Vec<Command<Host>>, dag: &Dag, fleeting: Vec<Fleeting<Host>>) -> Self {
         let schedule = Schedule::new(dag);
         let waiting = schedule.runs.iter().map(|run| AtomicU32::new(run.waits)).collect();
-        HostExec { commands, schedule, waiting, left: AtomicUsize::new(0), replay: Mutex::new(None) }
+        HostExec {
+            commands,
+            schedule,
+            fleeting,
+            waiting,
+            left: AtomicUsize::new(0),
+            replay: Mutex::new(None),
+        }
     }
 
     /// Runs every node once and returns when all are done.
     pub(crate) fn replay(self: &Arc<Self>, replay: Replay) {
         let machine = replay.machine.clone();
+        self.fleeting.iter().for_each(|fleeting| fleeting.contents.taint.clear(0..fleeting.bytes));
         let serial = machine.is_stepped() || machine.crew.is_alone() || self.schedule.runs.len() < 2;
         if serial {
             // The order of recording is an order of the data, and a stepped device's is always the same.

@@ -17,7 +17,7 @@ pub(crate) mod stepper;
 #[cfg(all(test, debug_assertions, not(loom)))]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ pub use faults::Faults;
 pub use stepper::Stepper;
 
 use crate::backend::sealed::Driver;
-use crate::backend::{Backend, Call, Command, Fault, Limits, Spares, Submitter, Waiter};
+use crate::backend::{Backend, Call, Command, Fault, Fleeting, Limits, Spares, Submitter, Waiter};
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::graph::flow::Dag;
@@ -55,6 +55,8 @@ pub(crate) struct Machine {
     pub(crate) faults: Faults,
     pub(crate) poison: Arc<Poison>,
     pub(crate) crew: Crew,
+    /// Made at the first launch in chunks; `None` if the system has no threads for it.
+    chunk_pool: OnceLock<Option<rayon::ThreadPool>>,
     pub(crate) queues: Mutex<Vec<std::sync::Weak<queue::Shared>>>,
     /// Streams that record: on their behalf, nothing may run or be waited for.
     recording: Mutex<Vec<StreamId>>,
@@ -113,7 +115,8 @@ impl HostOptions {
         self
     }
 
-    /// How many threads run the independent nodes of one graph, the slot's own included. At least 1.
+    /// How many threads run the independent nodes of one graph, the slot's own included; and, in a pool of the
+    /// device's own, the chunks of kernels. At least 1, which is the slot's own and nothing else.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
@@ -140,6 +143,22 @@ impl HostOptions {
 impl Machine {
     pub(crate) fn is_stepped(&self) -> bool {
         self.options.execution == Execution::Stepped
+    }
+
+    /// The threads that run chunks; without any, they run one after the other on the calling thread.
+    ///
+    /// A pool of the device's own: tasks of the user's that wait for a stream may be all that runs on rayon's global
+    /// one. A stepped device has none, since its steps run on threads that may be workers of some pool of the
+    /// user's, and such a worker takes other tasks on, which may step as well, while it waits for another pool.
+    pub(crate) fn chunk_pool(&self) -> Option<&rayon::ThreadPool> {
+        if self.options.threads < 2 || self.is_stepped() {
+            return None;
+        }
+        let pool = || {
+            let named = rayon::ThreadPoolBuilder::new().thread_name(|_| "dacapo-chunks".to_owned());
+            named.num_threads(self.options.threads).build().ok()
+        };
+        self.chunk_pool.get_or_init(pool).as_ref()
     }
 
     /// Counts a call of the driver, and refuses it if it is to fail.
@@ -189,6 +208,7 @@ impl Driver for Host {
             faults: Faults::default(),
             poison: poison.clone(),
             crew: Crew::new(options.threads),
+            chunk_pool: OnceLock::new(),
             queues: Mutex::default(),
             recording: Mutex::default(),
             held: std::sync::atomic::AtomicBool::new(false),
@@ -285,9 +305,14 @@ impl Driver for Host {
         queue.push(Task::Fail { seq, command, cause });
     }
 
-    fn seal(&self, commands: Vec<Command<Self>>, dag: &Dag) -> Result<HostExec, Fault> {
+    fn seal(
+        &self,
+        commands: Vec<Command<Self>>,
+        dag: &Dag,
+        fleeting: Vec<Fleeting<Self>>,
+    ) -> Result<HostExec, Fault> {
         self.machine.call(Call::Seal)?;
-        Ok(HostExec::new(commands, dag))
+        Ok(HostExec::new(commands, dag, fleeting))
     }
 
     fn replay(

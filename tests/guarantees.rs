@@ -1,0 +1,200 @@
+//! Guarantees at the seams between features: arenas and embedding, sealing and other threads, replays and retries.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use dacapo::host::Severity;
+use dacapo::prelude::*;
+use dacapo::{Call, CaptureOptions, DeviceOptions, Error};
+
+/// Runs `test` on a thread of its own, so that a deadlock is a failure and not a test that never ends.
+fn ends(test: impl FnOnce() + Send + 'static) {
+    let (done, waited) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        done.send(()).unwrap();
+    });
+    match waited.recv_timeout(Duration::from_secs(300)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test does not end"),
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => thread.join().unwrap(),
+    }
+}
+
+fn set(device: &Device) -> Kernel<(Out<u32>, u32)> {
+    Program::<(Out<u32>, u32)>::new("set").host(|(y, a), _| y.fill(a)).load(device).unwrap()
+}
+
+/// Bytes of the child's arena that were the parent's too would be two allocations to the recorder: no edge between
+/// their uses, and a race.
+#[test]
+fn a_graph_that_embeds_the_owner_of_the_arena_it_was_to_share_takes_its_own() {
+    ends(|| {
+        let device = Device::host().unwrap();
+        let mut s = device.stream().unwrap();
+        let set = set(&device);
+        let mut out = s.alloc::<u32>(64).unwrap();
+        let mut out2 = s.alloc::<u32>(64).unwrap();
+        let (mut child, ()) = s
+            .record(|work| {
+                let mut t = work.alloc::<u32>(64)?;
+                work.launch(&set, Grid::covering(64), (&mut t, 1u32))?;
+                work.copy(&t, &mut out)
+            })
+            .unwrap();
+        let (mut parent, ()) = s
+            .record_with(CaptureOptions::new().share_arena(&child), |work| {
+                let mut t = work.alloc::<u32>(64)?;
+                work.launch(&set, Grid::covering(64), (&mut t, 9u32))?;
+                work.embed(&mut child)?;
+                work.copy(&t, &mut out2)
+            })
+            .unwrap();
+        for _ in 0..100 {
+            parent.replay(&mut s).unwrap();
+            child.replay(&mut s).unwrap();
+        }
+        assert_eq!(s.read(&out).unwrap(), [1; 64]);
+        assert_eq!(s.read(&out2).unwrap(), [9; 64]);
+        drop(parent);
+        drop(child);
+    });
+}
+
+/// The same through a grandchild: the arena comes along with whoever embeds it.
+#[test]
+fn the_owner_of_a_shared_arena_may_be_embedded_through_another_graph() {
+    ends(|| {
+        let device = Device::host().unwrap();
+        let mut s = device.stream().unwrap();
+        let set = set(&device);
+        let mut out = s.alloc::<u32>(64).unwrap();
+        let mut out2 = s.alloc::<u32>(64).unwrap();
+        let (mut child, ()) = s
+            .record(|work| {
+                let mut t = work.alloc::<u32>(64)?;
+                work.launch(&set, Grid::covering(64), (&mut t, 1u32))?;
+                work.copy(&t, &mut out)
+            })
+            .unwrap();
+        let (mut middle, ()) = s.record(|work| work.embed(&mut child)).unwrap();
+        let (mut parent, ()) = s
+            .record_with(CaptureOptions::new().share_arena(&child), |work| {
+                let mut t = work.alloc::<u32>(64)?;
+                work.launch(&set, Grid::covering(64), (&mut t, 9u32))?;
+                work.embed(&mut middle)?;
+                work.copy(&t, &mut out2)
+            })
+            .unwrap();
+        parent.replay(&mut s).unwrap();
+        assert_eq!(s.read(&out2).unwrap(), [9; 64]);
+    });
+}
+
+/// A buffer that got its bytes before the seal was certain could be used by another thread, and its bytes given to
+/// somebody else under that use.
+#[test]
+fn a_seal_that_fails_gives_nobody_bytes_that_another_thread_can_still_use() {
+    ends(|| {
+        let device = Device::<Host>::open(DeviceOptions::new().memory_limit(8 << 20)).unwrap();
+        let (to_other, from_owner) = mpsc::channel::<Vec<Buffer<u8>>>();
+        let mut other = device.stream().unwrap();
+        let user = std::thread::spawn(move || {
+            for mut buffers in from_owner {
+                loop {
+                    match other.fill(&mut buffers[0], 1u8) {
+                        Ok(()) => panic!("a buffer of a recording that never sealed was used"),
+                        Err(Error::StillRecording { .. }) => std::thread::yield_now(),
+                        Err(Error::NeverSealed { .. }) => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        });
+        let mut s = device.stream().unwrap();
+        for _ in 0..200 {
+            let outcome = s.record(|work| {
+                let buffers = (0..9).map(|_| work.alloc::<u8>(1 << 20)).collect::<Result<Vec<_>, _>>()?;
+                to_other.send(buffers).unwrap();
+                Ok(())
+            });
+            assert!(matches!(outcome, Err(Error::OutOfMemory { .. })), "{outcome:?}");
+            let next = s.alloc::<u8>(1 << 20).unwrap();
+            assert!(s.read(&next).unwrap().iter().all(|byte| *byte == 0));
+        }
+        drop(to_other);
+        user.join().unwrap();
+        device.check().unwrap();
+    });
+}
+
+/// What fails after the survivors' bytes were reserved must give them back.
+#[test]
+fn a_seal_that_the_driver_refuses_holds_on_to_no_bytes() {
+    let device = Device::host().unwrap();
+    let mut s = device.stream().unwrap();
+    let before = device.memory_usage().in_use;
+    device.faults().fail_nth(Call::Seal, 1, Severity::Call);
+    let mut kept = Vec::new();
+    let outcome = s.record(|work| {
+        kept.push(work.alloc::<u8>(5000)?);
+        let mut t = work.alloc_scratch::<u8>(3000)?;
+        work.fill(&mut t, 1)
+    });
+    assert!(matches!(outcome, Err(Error::Driver { call: Call::Seal, .. })), "{outcome:?}");
+    assert_eq!(device.memory_usage().in_use, before);
+    assert!(matches!(s.read(&kept[0]), Err(Error::NeverSealed { .. })));
+}
+
+/// Nobody outside a graph can write its temporaries, so a taint that stayed on one would end the graph for good.
+#[test]
+fn a_refused_or_failed_replay_leaves_no_taint_on_temporaries() {
+    let device = Device::host().unwrap();
+    let mut s = device.stream().unwrap();
+    let touch = Program::<(InOut<u32>,)>::new("touch").host(|(t,), _| t.fill(7)).load(&device).unwrap();
+    let mut y = s.alloc::<u32>(4).unwrap();
+    let mut record = |s: &mut Stream| {
+        s.record(|work| {
+            let mut t = work.alloc_scratch::<u32>(4)?;
+            work.launch(&touch, Grid::covering(4), (&mut t,))?;
+            work.copy(&t, &mut y)
+        })
+        .unwrap()
+        .0
+    };
+    let mut graph = record(&mut s);
+    let (mut parent, ()) = s.record(|work| work.embed(&mut graph)).unwrap();
+    for (call, graph) in [(Call::Replay, &mut graph), (Call::Execute, &mut parent)] {
+        s.sync().unwrap();
+        device.faults().fail_nth(call, 1, Severity::Call);
+        let failed = graph.replay(&mut s).and_then(|ticket| ticket.wait());
+        assert!(matches!(failed, Err(Error::Driver { .. })), "{call}: {failed:?}");
+        let _ = s.sync();
+        graph.replay(&mut s).unwrap().wait().unwrap();
+    }
+    drop((graph, parent));
+    assert_eq!(s.read(&y).unwrap(), [7; 4]);
+}
+
+/// Options hold a graph too, whose dismantling must not happen where nothing may be waited for.
+#[test]
+fn options_that_hold_the_last_graph_may_be_dropped_inside_a_callback() {
+    ends(|| {
+        let device = Device::host().unwrap();
+        let mut s = device.stream().unwrap();
+        let before = device.memory_usage().in_use;
+        let (graph, ()) = s
+            .record(|work| {
+                let mut t = work.alloc_scratch::<u32>(4)?;
+                work.fill(&mut t, 1)
+            })
+            .unwrap();
+        assert!(device.memory_usage().in_use > before);
+        let mut options = Some(CaptureOptions::new().share_arena(&graph));
+        drop(graph);
+        s.host_call(move || drop(options.take())).unwrap();
+        s.sync().unwrap();
+        while device.memory_usage().in_use > before {
+            std::thread::yield_now();
+        }
+    });
+}
