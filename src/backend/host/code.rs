@@ -7,8 +7,8 @@ use std::ops::Range;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::backend::ArgBlock;
-use crate::backend::host::Host;
 use crate::backend::host::args::HostArgs;
+use crate::backend::host::{Host, Machine};
 use crate::callback::OnDevice;
 use crate::kernel::grid::Extent;
 
@@ -62,7 +62,7 @@ impl HostCode {
     /// # Safety
     /// For as long as this runs, no byte of a region of `args` that is written is used by anything else, and none that
     /// is read is written by anything else.
-    pub(crate) unsafe fn run(&self, args: &ArgBlock<Host>, extent: Extent) {
+    pub(crate) unsafe fn run(&self, machine: &Machine, args: &ArgBlock<Host>, extent: Extent) {
         match &self.form {
             Form::Once(call) => {
                 // SAFETY: the caller's contract, word for word; there is one call, so no rows to keep apart.
@@ -71,25 +71,36 @@ impl HostCode {
             }
             Form::Chunks(call) => {
                 let outer = extent.outer();
-                pieces(outer).for_each(|rows| {
+                let pool = machine.chunk_pool();
+                let pieces = count(outer, pool.map_or(1, rayon::ThreadPool::current_num_threads));
+                let run = |index: usize| {
                     let _on_device = OnDevice::enter();
+                    let rows = piece(outer, pieces, index);
                     let part = Some((rows.clone(), outer));
-                    // SAFETY: the caller's contract, and `pieces` gives disjoint rows. Inputs are shared by the calls,
-                    // and none of them writes one.
+                    // SAFETY: the caller's contract, and `piece` gives each call rows of its own. Inputs are shared by
+                    // the calls, and none of them writes one.
                     let mut args = unsafe { HostArgs::new(&args.regions, &args.scalars, part) };
                     call(&mut args, Chunk { rows, grid: extent });
-                });
+                };
+                match pool {
+                    Some(pool) => pool.install(|| (0..pieces).into_par_iter().for_each(run)),
+                    None => (0..pieces).for_each(run),
+                }
             }
         }
     }
 }
 
-/// Disjoint runs of rows that cover `0..outer`, a few for each thread.
-fn pieces(outer: usize) -> impl ParallelIterator<Item = Range<usize>> {
-    let pieces = outer.min(rayon::current_num_threads() * 4).max(1);
+/// A few pieces for each thread, which [`piece`] cuts.
+fn count(outer: usize, threads: usize) -> usize {
+    outer.min(threads.saturating_mul(4)).max(1)
+}
+
+/// One of `count` disjoint runs of rows that cover `0..outer`.
+fn piece(outer: usize, count: usize, index: usize) -> Range<usize> {
     // In `u128`, since a product of two lengths may not fit.
-    let border = move |piece: usize| (outer as u128 * piece as u128 / pieces as u128) as usize;
-    (0..pieces).into_par_iter().map(move |piece| border(piece)..border(piece + 1))
+    let border = |index: usize| (outer as u128 * index as u128 / count as u128) as usize;
+    border(index)..border(index + 1)
 }
 
 #[cfg(test)]
@@ -98,9 +109,9 @@ mod tests {
 
     #[test]
     fn pieces_cover_every_row_once() {
-        for outer in [0, 1, 2, 7, 100, 1543] {
-            let mut rows: Vec<usize> = pieces(outer).flat_map_iter(|rows| rows).collect();
-            rows.sort_unstable();
+        for (outer, threads) in [0, 1, 2, 7, 100, 1543].into_iter().zip([1, 2, 3].into_iter().cycle()) {
+            let count = count(outer, threads);
+            let rows: Vec<usize> = (0..count).flat_map(|index| piece(outer, count, index)).collect();
             assert_eq!(rows, (0..outer).collect::<Vec<_>>());
         }
     }

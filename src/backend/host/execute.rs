@@ -75,10 +75,10 @@ fn carried(cause: &Arc<Error>) -> Error {
 fn guarded(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
     machine.faults.meet(Call::Execute).map_err(|fault| machine.poison.absorb(fault))?;
     if !cfg!(debug_assertions) {
-        return perform(command);
+        return perform(machine, command);
     }
     let held = Held::enter(&command.args.regions).map_err(|fault| machine.poison.absorb(fault))?;
-    let outcome = perform(command);
+    let outcome = perform(machine, command);
     drop(held);
     outcome
 }
@@ -111,7 +111,7 @@ impl Drop for Held<'_> {
     }
 }
 
-fn perform(command: &Command<Host>) -> Result<(), Error> {
+fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
     let args = &command.args;
     match (&command.job.0, args.regions.as_slice()) {
         (Work::Launch { code, name, extent }, _) => {
@@ -119,7 +119,7 @@ fn perform(command: &Command<Host>) -> Result<(), Error> {
             // core enqueues an operation after every conflicting one, by byte range: on this queue by its order, on
             // others and within graphs by waits and edges. Within the launch, an output came from a `&mut` of a buffer
             // that owns its bytes.
-            let run = AssertUnwindSafe(|| unsafe { code.run(args, *extent) });
+            let run = AssertUnwindSafe(|| unsafe { code.run(machine, args, *extent) });
             catch_unwind(run)
                 .map_err(|panic| Error::KernelPanicked { kernel: name.clone(), message: message(panic) })
         }
