@@ -52,16 +52,19 @@ impl Crew {
     }
 
     /// Runs everything that `first` leads to, with whoever is free, and returns when all of it is done.
+    ///
+    /// The caller runs parts of its own replay only: another's may be a callback that waits, for this very replay if it
+    /// likes, and this replay waits for nobody but its own graph.
     pub(crate) fn run(&self, exec: &Arc<HostExec>, first: &[u32]) {
         let mut state = self.shared.state.lock();
         state.ready.extend(first.iter().map(|run| (exec.clone(), *run)));
         self.hire(&mut state);
         self.shared.changed.notify_all();
         while exec.left.load(Ordering::Acquire) > 0 {
-            match state.ready.pop_front() {
-                Some((exec, run)) => {
+            match state.pop_of(exec) {
+                Some(run) => {
                     drop(state);
-                    state = self.shared.take(exec, run);
+                    state = self.shared.take(exec.clone(), run);
                 }
                 None => self.shared.changed.wait(&mut state),
             }
@@ -78,6 +81,14 @@ impl Crew {
             }
             state.helpers += 1;
         }
+    }
+}
+
+impl State {
+    /// The next run of this replay.
+    fn pop_of(&mut self, exec: &Arc<HostExec>) -> Option<u32> {
+        let at = self.ready.iter().position(|(of, _)| Arc::ptr_eq(of, exec))?;
+        self.ready.remove(at).map(|(_, run)| run)
     }
 }
 
@@ -103,7 +114,8 @@ impl Shared {
                 None => next = Some(ready),
                 Some(_) => {
                     self.state.lock().ready.push_back((exec.clone(), ready));
-                    self.changed.notify_one();
+                    // All, since the one that it wakes might be a replay that may not take this run.
+                    self.changed.notify_all();
                 }
             });
             match next {
