@@ -44,6 +44,9 @@ fn run(lines: &[Line], mode: Mode) -> (Result<usize, String>, Vec<String>) {
         if let Err(difference) = driver.run(line) {
             return (Err(difference), driver.trace);
         }
+        if driver.is_unsure() {
+            return (Ok(driver.performed), driver.trace);
+        }
     }
     let (performed, trace) = (driver.performed, std::mem::take(&mut driver.trace));
     let (outcome, end) = driver.finish();

@@ -1,11 +1,11 @@
 //! What the interpreter knows beside memory: handles, phases, recordings, graphs; and what each call must answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dacapo::{Abandonment, Call, PhaseName, WindowId};
 
-use super::model::{Access, Action, Cause, Does, Entry, Fate, How, Machine, Span, Told};
+use super::model::{Access, Action, Cause, Does, Entry, Fate, Fleeting, How, Machine, Span, Told};
 use super::program::Fresh;
 
 /// A buffer of the user's: a part of an allocation.
@@ -31,6 +31,7 @@ struct Alloc {
 /// A graph: the list that every replay runs, and the allocations that it keeps alive.
 pub struct Sealed {
     pub actions: Rc<[Action]>,
+    fleeting: Rc<Fleeting>,
     members: BTreeSet<usize>,
     arena: Option<usize>,
 }
@@ -40,6 +41,8 @@ struct Recording {
     actions: Vec<Action>,
     touched: BTreeSet<usize>,
     born: Vec<usize>,
+    /// Temporaries of embedded graphs.
+    inherited: Vec<usize>,
     doom: Option<Told>,
 }
 
@@ -113,7 +116,7 @@ impl Book {
 
     /// A fresh allocation, zeroed unless it is scratch.
     pub fn alloc(&mut self, on: usize, len: usize, fresh: Fresh, refusals: &Refusals) -> Result<usize, Told> {
-        let scratch = matches!(fresh, Fresh::Filled(_));
+        let scratch = matches!(fresh, Fresh::Filled(_) | Fresh::Scratch);
         self.check(on)?;
         if let Some(cause @ Cause::Driver(Call::Allocate)) = &refusals.seen
             && !self.records(on)
@@ -180,7 +183,7 @@ impl Book {
         let problem = problem.or(unready).or_else(|| refusals.seen.clone().map(Cause::itself));
         let problem = problem.or_else(|| refusals.own.map(|call| Cause::Driver(call).itself()));
         self.singles.insert(self.machine.log.len());
-        self.log(on, Rc::new([action]), problem).map(Some)
+        self.log(on, Rc::new([action]), Rc::default(), problem).map(Some)
     }
 
     fn record(&mut self, on: usize, action: Action, problem: Option<Told>) -> Result<(), Told> {
@@ -208,9 +211,15 @@ impl Book {
         }
     }
 
-    fn log(&mut self, on: usize, actions: Rc<[Action]>, problem: Option<Told>) -> Result<usize, Told> {
+    fn log(
+        &mut self,
+        on: usize,
+        actions: Rc<[Action]>,
+        fleeting: Rc<Fleeting>,
+        problem: Option<Told>,
+    ) -> Result<usize, Told> {
         let fate = problem.as_ref().map_or(Fate::Runs, |told| Fate::Refused(told.root.clone()));
-        let entry = self.machine.push(Entry { stream: on, actions, fate });
+        let entry = self.machine.push(Entry { stream: on, actions, fleeting, fate });
         self.queued[self.streams[on].slot].push(entry);
         match problem {
             Some(told) => Err(told),
@@ -225,7 +234,7 @@ impl Book {
             return Err(Cause::WrongPhase.itself());
         }
         let refused = refusals.seen.clone().or(refusals.own.map(Cause::Driver));
-        self.log(on, graph.actions.clone(), refused.map(Cause::itself))
+        self.log(on, graph.actions.clone(), graph.fleeting.clone(), refused.map(Cause::itself))
     }
 
     pub fn embed(&mut self, on: usize, graph: &Sealed, refusals: &Refusals) -> Result<(), Told> {
@@ -233,9 +242,18 @@ impl Book {
         if !self.records(on) {
             return self.replay(on, graph, refusals).map(drop);
         }
+        self.streams[on].recording.refuse_if_doomed()?;
+        // Each embedding has temporaries to itself.
+        let fleeting = graph.fleeting.own.iter().chain(&graph.fleeting.inherited);
+        let renamed: BTreeMap<usize, usize> =
+            fleeting.map(|alloc| (*alloc, self.nameless(self.allocs[*alloc].len))).collect();
+        let mut actions = graph.actions.to_vec();
+        for (span, _) in actions.iter_mut().flat_map(|action| &mut action.spans) {
+            span.alloc = renamed.get(&span.alloc).copied().unwrap_or(span.alloc);
+        }
         let recording = &mut self.streams[on].recording;
-        recording.refuse_if_doomed()?;
-        recording.actions.extend(graph.actions.iter().cloned());
+        recording.actions.extend(actions);
+        recording.inherited.extend(renamed.values());
         recording.touched.extend(graph.members.iter().chain(&graph.arena));
         Ok(())
     }
@@ -246,7 +264,7 @@ impl Book {
         span: &Span,
         refusals: &Refusals,
         waits: bool,
-    ) -> Result<Vec<u8>, Told> {
+    ) -> Result<Vec<Option<u8>>, Told> {
         self.check(on)?;
         if !span.range.is_empty() {
             let action = Action::new(Does::Read, vec![(span.clone(), Access::Reads)]);
@@ -314,23 +332,27 @@ impl Book {
             // Nothing has written them yet, which is as if something had failed to.
             let action = Action::new(Does::Copy, vec![(span, Access::Writes)]);
             let fate = Fate::Refused(Cause::NotReplayed);
-            self.machine.push(Entry { stream: usize::MAX, actions: Rc::new([action]), fate });
+            let (actions, fleeting) = (Rc::new([action]), Rc::default());
+            self.machine.push(Entry { stream: usize::MAX, actions, fleeting, fate });
         }
         let mut members = recording.touched;
         members.retain(|alloc| !lost.contains(alloc));
         let shared = share.and_then(|graph| graph.arena);
-        let shared = shared.filter(|arena| self.allocs[*arena].len >= figures.arena_bytes);
+        // One that an embedded graph brings along is in use, and is nobody else's as long.
+        let shared =
+            shared.filter(|arena| self.allocs[*arena].len >= figures.arena_bytes && !members.contains(arena));
         let arena =
-            (figures.arena_bytes > 0).then(|| shared.unwrap_or_else(|| self.arena(figures.arena_bytes)));
+            (figures.arena_bytes > 0).then(|| shared.unwrap_or_else(|| self.nameless(figures.arena_bytes)));
+        let fleeting = Rc::new(Fleeting { own: lost, inherited: recording.inherited });
         let actions: Rc<[Action]> = recording.actions.into();
         if figures.nodes == actions.len() {
             self.wholes.push(actions.clone());
         }
-        Sealed { actions, members, arena }
+        Sealed { actions, fleeting, members, arena }
     }
 
-    fn arena(&mut self, len: usize) -> usize {
-        // No handle ever names it, so that its bytes here are nobody's.
+    /// An allocation that no handle ever names.
+    fn nameless(&mut self, len: usize) -> usize {
         let alloc = self.machine.reserve(len);
         self.allocs.resize_with(alloc, || Alloc { len: 0, home: Home::Placed });
         self.allocs.push(Alloc { len, home: Home::Placed });

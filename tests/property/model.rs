@@ -153,7 +153,17 @@ pub enum Fate {
 pub struct Entry {
     pub stream: usize,
     pub actions: Rc<[Action]>,
+    pub fleeting: Rc<Fleeting>,
     pub fate: Fate,
+}
+
+/// The allocations that hold nothing from one replay of a graph to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Fleeting {
+    pub own: Vec<usize>,
+    /// Of embedded graphs: bytes that several of them may lie in, one after the other, with whatever failure one of
+    /// them left there.
+    pub inherited: Vec<usize>,
 }
 
 /// What became of an entry.
@@ -168,6 +178,8 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq)]
 enum Cell {
     Holds(u8),
+    /// Nobody has written it, or only from what nobody had written.
+    Anything,
     Tainted(Cause),
 }
 
@@ -181,14 +193,21 @@ pub struct Machine {
     cells: Vec<Cell>,
     outcomes: Vec<Outcome>,
     calls: Vec<usize>,
+    unsure: bool,
 }
 
 impl Machine {
     pub fn reserve(&mut self, len: usize) -> usize {
         self.bases.push(self.size);
         self.size += len;
-        self.cells.resize(self.size, Cell::Holds(0));
+        self.cells.resize(self.size, Cell::Anything);
         self.bases.len() - 1
+    }
+
+    /// Whether the answer depends on where temporaries lie, which is not for the interpreter to know.
+    pub fn is_unsure(&mut self) -> bool {
+        self.catch_up();
+        self.unsure
     }
 
     pub fn push(&mut self, entry: Entry) -> usize {
@@ -203,9 +222,10 @@ impl Machine {
         }
         self.log[entry].fate = Fate::Struck(strike);
         if entry < self.outcomes.len() {
-            self.cells = vec![Cell::Holds(0); self.size];
+            self.cells = vec![Cell::Anything; self.size];
             self.outcomes.clear();
             self.calls.clear();
+            self.unsure = false;
         }
     }
 
@@ -224,13 +244,14 @@ impl Machine {
         self.calls.get(counter).copied().unwrap_or(0)
     }
 
-    /// The bytes of `span`, or the cause that the first tainted one of them carries.
-    pub fn read(&mut self, span: &Span) -> Result<Vec<u8>, Cause> {
+    /// The bytes of `span`, `None` for one that may be any; or the cause that the first tainted one carries.
+    pub fn read(&mut self, span: &Span) -> Result<Vec<Option<u8>>, Cause> {
         self.catch_up();
         self.cells[self.place(span)]
             .iter()
             .map(|cell| match cell {
-                Cell::Holds(byte) => Ok(*byte),
+                Cell::Holds(byte) => Ok(Some(*byte)),
+                Cell::Anything => Ok(None),
                 Cell::Tainted(cause) => Err(cause.clone()),
             })
             .collect()
@@ -241,12 +262,34 @@ impl Machine {
         base + span.range.start..base + span.range.end
     }
 
+    fn whole(&self, alloc: usize) -> Range<usize> {
+        self.bases[alloc]..self.bases.get(alloc + 1).copied().unwrap_or(self.size)
+    }
+
+    /// Whether an action reads bytes of `inherited` before they are written, and which another one may have failed to
+    /// write where they lie.
+    fn finds_leftovers(&self, action: &Action, inherited: &[usize]) -> bool {
+        let found = |cell: fn(&Cell) -> bool, place: Range<usize>| self.cells[place].iter().any(cell);
+        let unwritten = action
+            .reads()
+            .filter(|span| inherited.contains(&span.alloc))
+            .any(|span| found(|cell| *cell == Cell::Anything, self.place(span)));
+        let tainted = |alloc: &usize| found(|cell| matches!(cell, Cell::Tainted(_)), self.whole(*alloc));
+        unwritten && inherited.iter().any(tainted)
+    }
+
     fn catch_up(&mut self) {
         for index in self.outcomes.len()..self.log.len() {
             let entry = self.log[index].clone();
+            let Fleeting { own, inherited } = &*entry.fleeting;
+            for alloc in own.iter().chain(inherited) {
+                let place = self.whole(*alloc);
+                self.cells[place].fill(Cell::Anything);
+            }
             let mut outcome = Outcome::default();
             let mut ran = 0;
             for action in entry.actions.iter() {
+                self.unsure |= outcome.told.is_some() && self.finds_leftovers(action, inherited);
                 self.perform(action, &entry.fate, &mut ran, &mut outcome);
             }
             self.outcomes.push(outcome);
@@ -289,6 +332,8 @@ impl Machine {
 
     /// Runs an action whose input is whole; returns why it failed.
     fn run(&mut self, action: &Action) -> Option<Cause> {
+        let reads_anything =
+            action.reads().any(|span| self.cells[self.place(span)].contains(&Cell::Anything));
         let before: Vec<Vec<u8>> = action.spans.iter().map(|(span, _)| self.bytes(span)).collect();
         let after: Vec<Vec<u8>> = match &action.does {
             Does::Launch { code: Code::Panics, number, .. } => return Some(Cause::Panicked(*number)),
@@ -306,17 +351,19 @@ impl Machine {
         for ((span, access), after) in action.spans.iter().zip(after) {
             if *access != Access::Reads {
                 let place = self.place(span);
-                self.cells[place].iter_mut().zip(after).for_each(|(cell, byte)| *cell = Cell::Holds(byte));
+                let cells = self.cells[place].iter_mut();
+                let made = |byte| if reads_anything { Cell::Anything } else { Cell::Holds(byte) };
+                cells.zip(after).for_each(|(cell, byte)| *cell = made(byte));
             }
         }
         None
     }
 
-    /// The bytes of `span`; tainted ones, which nothing reads any more, as anything.
+    /// The bytes of `span`; those of no known value, which nothing is made of, as any.
     fn bytes(&self, span: &Span) -> Vec<u8> {
         let value = |cell: &Cell| match cell {
             Cell::Holds(byte) => *byte,
-            Cell::Tainted(_) => 0xEE,
+            Cell::Anything | Cell::Tainted(_) => 0xEE,
         };
         self.cells[self.place(span)].iter().map(value).collect()
     }

@@ -40,6 +40,8 @@ pub enum Fresh {
     Zeroed,
     /// Scratch, and filled at once.
     Filled(u8),
+    /// Scratch, with whatever is there.
+    Scratch,
     /// Zeroed, on a page to itself where the phase allows that.
     Dedicated,
 }
@@ -208,6 +210,7 @@ fn memory(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
     let fresh = prop_oneof![
         4 => Just(Fresh::Zeroed),
         2 => any::<u8>().prop_map(Fresh::Filled),
+        1 => Just(Fresh::Scratch),
         1 => Just(Fresh::Dedicated),
     ];
     prop_oneof![
