@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use dacapo::DeviceOptions;
 use dacapo::host::HostOptions;
 use dacapo::prelude::*;
+use dacapo::{DeviceOptions, Error};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 /// Far longer than anything here takes: only a hang reaches it.
@@ -114,5 +114,24 @@ fn a_replay_is_not_held_up_by_a_blocked_callback_of_an_unrelated_graph() {
         outcome.unwrap();
         late.wait().unwrap();
         assert_eq!(streams[0].read(&y).unwrap(), [2; 8]);
+    });
+}
+
+/// Two parts of a test may hold the device without knowing of each other.
+#[test]
+fn a_device_is_held_until_the_last_hold_ends() {
+    never_hangs(|| {
+        let (device, stepper) = Device::<Host>::stepped(DeviceOptions::new()).unwrap();
+        let mut stream = device.stream().unwrap();
+        let mut x = stream.alloc::<u32>(8).unwrap();
+        let (mut graph, ()) = stream.record(|work| work.fill(&mut x, 1)).unwrap();
+        let ticket = graph.replay(&mut stream).unwrap();
+        let (first, second) = (stepper.hold(), stepper.hold());
+        for hold in [first, second] {
+            let error = ticket.wait_timeout(Duration::ZERO).unwrap_err();
+            assert!(matches!(error, Error::Timeout { .. }), "{error}");
+            drop(hold);
+        }
+        ticket.wait().unwrap();
     });
 }

@@ -17,6 +17,7 @@ pub(crate) mod stepper;
 #[cfg(all(test, debug_assertions, not(loom)))]
 mod tests;
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -60,8 +61,8 @@ pub(crate) struct Machine {
     pub(crate) queues: Mutex<Vec<std::sync::Weak<queue::Shared>>>,
     /// Streams that record: on their behalf, nothing may run or be waited for.
     recording: Mutex<Vec<StreamId>>,
-    /// While set, waits on a stepped device do not run its work.
-    pub(crate) held: std::sync::atomic::AtomicBool,
+    /// How many holds there are; while there are any, waits on a stepped device do not run its work.
+    pub(crate) held: AtomicUsize,
 }
 
 /// Options of a host device.
@@ -211,7 +212,7 @@ impl Driver for Host {
             chunk_pool: OnceLock::new(),
             queues: Mutex::default(),
             recording: Mutex::default(),
-            held: std::sync::atomic::AtomicBool::new(false),
+            held: AtomicUsize::new(0),
         };
         Ok(Host { machine: Arc::new(machine) })
     }

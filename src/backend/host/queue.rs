@@ -280,7 +280,7 @@ impl Shared {
 impl Machine {
     fn may_drive(&self) -> bool {
         // Relaxed: a test that holds the device and then waits does both on one thread, or synchronises itself.
-        self.is_stepped() && !self.held.load(Ordering::Relaxed)
+        self.is_stepped() && self.held.load(Ordering::Relaxed) == 0
     }
 }
 

@@ -63,9 +63,10 @@ impl Stepper {
         self.of(stream).map_or(0, |queue| queue.pending())
     }
 
-    /// Until the guard is dropped, waits only wait: for what a timeout does, or another thread's step.
+    /// Until the guard is dropped, and every other one, waits only wait: for what a timeout does, or another thread's
+    /// step.
     pub fn hold(&self) -> Hold {
-        self.machine.held.store(true, Ordering::Relaxed);
+        self.machine.held.fetch_add(1, Ordering::Relaxed);
         Hold { machine: self.machine.clone() }
     }
 
@@ -81,7 +82,7 @@ impl Stepper {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.machine.held.store(false, Ordering::Relaxed);
+        self.machine.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
