@@ -116,3 +116,12 @@ impl Faults {
         }
     }
 }
+
+/// Faults are equal if they are the same: rules and counts that are added to one are found in the other.
+impl PartialEq for Faults {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Faults {}

@@ -73,6 +73,7 @@ pub struct HostOptions {
     threads: usize,
     max_buffer: usize,
     unwritten_reads: UnwrittenReads,
+    faults: Option<Faults>,
 }
 
 /// Who runs queued work.
@@ -100,6 +101,7 @@ impl Default for HostOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             max_buffer: isize::MAX as usize / 2,
             unwritten_reads: UnwrittenReads::default(),
+            faults: None,
         }
     }
 }
@@ -132,6 +134,13 @@ impl HostOptions {
     /// What a read of scratch memory that nothing has written yet does.
     pub fn unwritten_reads(mut self, unwritten: UnwrittenReads) -> Self {
         self.unwritten_reads = unwritten;
+        self
+    }
+
+    /// The faults that the device meets from the start, which can make its opening fail. Devices that are given the
+    /// same ones share them, and their counts.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = Some(faults);
         self
     }
 
@@ -206,7 +215,7 @@ impl Driver for Host {
     fn open(options: &HostOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
         let machine = Machine {
             options: options.clone(),
-            faults: Faults::default(),
+            faults: options.faults.clone().unwrap_or_default(),
             poison: poison.clone(),
             crew: Crew::new(options.threads),
             chunk_pool: OnceLock::new(),
