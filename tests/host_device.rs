@@ -1,13 +1,15 @@
 //! The host device's own threads, options and faults.
 
+use std::future::Future;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use dacapo::host::HostOptions;
+use dacapo::host::{Faults, HostOptions, Severity};
 use dacapo::prelude::*;
-use dacapo::{DeviceOptions, Error};
+use dacapo::{Call, DeviceOptions, Error};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 /// Far longer than anything here takes: only a hang reaches it.
@@ -134,4 +136,79 @@ fn a_device_is_held_until_the_last_hold_ends() {
         }
         ticket.wait().unwrap();
     });
+}
+
+/// A device that half its queues were made for is given up whole.
+#[test]
+fn an_opening_that_fails_says_so_and_leaves_no_thread() {
+    never_hangs(|| {
+        let faults = Faults::default();
+        faults.fail_nth(Call::Open, 60, Severity::Call);
+        let host = HostOptions::new().faults(faults.clone());
+        let options = || DeviceOptions::new().max_streams(64).backend(host.clone());
+        let error = Device::open(options()).unwrap_err();
+        assert!(matches!(error, Error::Driver { call: Call::Open, .. }), "{error}");
+        assert_eq!(faults.count(Call::Open), 60);
+        // No other test here opens a device with so many slots.
+        while is_running("dacapo-slot-58") {
+            thread::yield_now();
+        }
+        // The fault is over, and the next device finds the same counts.
+        let device = Device::open(options()).unwrap();
+        assert_eq!(device.faults().count(Call::Open), 60 + 64);
+        // A thread takes its name once it runs.
+        while cfg!(target_os = "linux") && !is_running("dacapo-slot-58") {
+            thread::yield_now();
+        }
+    });
+}
+
+/// Whether a thread of this process has that name, as far as the system tells.
+fn is_running(name: &str) -> bool {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return false };
+    let names =
+        threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.into_iter().any(|found| found.trim_end() == name)
+}
+
+/// A reader who outlives a lost device is told what became of it, not that somebody dropped it.
+#[test]
+fn a_pending_read_of_a_lost_stepped_device_is_told_of_the_loss() {
+    let reason = |lost: bool| {
+        let (device, stepper) = Device::<Host>::stepped(DeviceOptions::new()).unwrap();
+        let mut stream = device.stream().unwrap();
+        let mut x = stream.alloc::<u32>(8).unwrap();
+        stepper.run_all();
+        let read = stream.read_async(&x).unwrap();
+        if lost {
+            device.faults().fail_nth(Call::Fill, 1, Severity::Sticky);
+            stream.fill(&mut x, 1).unwrap_err();
+        }
+        drop((x, stream, device));
+        outcome(read)
+    };
+    never_hangs(move || {
+        let error = reason(true).unwrap_err();
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        let error = reason(false).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    });
+}
+
+/// Waits for a read without running anything.
+fn outcome(read: dacapo::ReadFuture<u32>) -> dacapo::Result<Vec<u32>> {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut read, mut context) = (std::pin::pin!(read), Context::from_waker(&waker));
+    loop {
+        match read.as_mut().poll(&mut context) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

@@ -123,7 +123,8 @@ impl Drop for HostQueue {
             if self.shared.machine.is_stepped() { std::mem::take(&mut state.tasks) } else { VecDeque::new() };
         drop(state);
         self.shared.work.notify_one();
-        orphans.into_iter().for_each(Task::give_up);
+        let cause = self.shared.machine.unrun();
+        orphans.into_iter().for_each(|task| task.give_up(&cause));
     }
 }
 
@@ -278,6 +279,13 @@ impl Shared {
 }
 
 impl Machine {
+    /// Why what is queued on a device that is gone never ran.
+    fn unrun(&self) -> Arc<Error> {
+        let reason = "the device was dropped before it ran";
+        let dropped = Error::Unsupported { operation: "a queued operation", reason };
+        Arc::new(self.poison.error().unwrap_or(dropped))
+    }
+
     fn may_drive(&self) -> bool {
         // Relaxed: a test that holds the device and then waits does both on one thread, or synchronises itself.
         self.is_stepped() && self.held.load(Ordering::Relaxed) == 0
@@ -286,13 +294,12 @@ impl Machine {
 
 impl Task {
     /// The device is gone before this could run.
-    fn give_up(self) {
-        if let Task::Run { command, .. } | Task::Fail { command, .. } = self {
-            let reason = "the device was dropped before it ran";
-            execute::fail(
-                &command,
-                &Arc::new(Error::Unsupported { operation: "a queued operation", reason }),
-            );
+    fn give_up(self, unrun: &Arc<Error>) {
+        match self {
+            Task::Run { command, .. } => execute::fail(&command, unrun),
+            Task::Fail { command, cause, .. } => execute::fail(&command, &cause),
+            // Whatever these write is gone with the device.
+            Task::Replay { .. } | Task::FailReplay { .. } | Task::Wait { .. } => {}
         }
     }
 }
