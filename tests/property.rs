@@ -31,8 +31,8 @@ use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestEr
 use driver::{Driver, Mode};
 use program::{Line, program};
 
-/// Lines of the longest program.
-const LINES: usize = 120;
+/// Parts of the longest program, most of which are one line.
+const PARTS: usize = 120;
 
 /// Runs one program; returns how many operations it came to, and in words what they were.
 fn run(lines: &[Line], mode: Mode) -> (Result<usize, String>, Vec<String>) {
@@ -72,7 +72,7 @@ fn check(mode: Mode, cases: u32) -> usize {
         ..Config::default()
     };
     let performed = Cell::new(0);
-    let outcome = TestRunner::new(config).run(&program(LINES), |lines| {
+    let outcome = TestRunner::new(config).run(&program(PARTS), |lines| {
         let (outcome, _) = run(&lines, mode);
         performed.set(performed.get() + outcome.map_err(TestCaseError::fail)?);
         Ok(())

@@ -12,7 +12,7 @@ use dacapo::{Abandonment, Call, DeviceOptions, PhaseName, Ticket};
 use super::book::{Book, Refusals};
 use super::kernels::{Kernels, Pace};
 use super::model::{Access, Action, Cause, Does, Span, Told};
-use super::program::{Fresh, Leave, Line, Op, Part, Trouble};
+use super::program::{Fresh, LATEST, Leave, Line, Op, Part, Trouble};
 use super::streams::{Lane, each, waiting};
 
 /// Streams fold onto fewer slots, so that some share one.
@@ -403,7 +403,9 @@ impl Driver {
     /// The graph that a pick means.
     pub fn graph(&self, pick: u8) -> Option<(usize, Rc<super::book::Sealed>)> {
         let live: Vec<usize> = (0..self.graphs.len()).filter(|graph| self.graphs[*graph].is_some()).collect();
-        let graph = *live.get(usize::from(pick) % live.len().max(1))?;
+        let latest = live.len().saturating_sub(1);
+        let at = if pick == LATEST { latest } else { usize::from(pick) % live.len().max(1) };
+        let graph = *live.get(at)?;
         Some((graph, self.book.graphs[graph].clone()?))
     }
 }

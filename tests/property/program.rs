@@ -46,6 +46,9 @@ pub enum Fresh {
     Dedicated,
 }
 
+/// Picks the graph that was made last.
+pub const LATEST: u8 = u8::MAX;
+
 /// How a host callback is ordered, and how it ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Calls {
@@ -305,7 +308,56 @@ fn line() -> impl Strategy<Value = Line> {
     (op, trouble).prop_map(|(op, trouble)| Line { op, trouble })
 }
 
-/// Programs of up to `lines` lines.
-pub fn program(lines: usize) -> impl Strategy<Value = Vec<Line>> {
-    prop::collection::vec(line(), 1..=lines)
+/// The youngest live buffer, the one before it, and the one before that, of three or more.
+const YOUNGEST: [u8; 3] = [128, 130, 129];
+
+fn all_of(buffer: u8) -> Part {
+    Part { buffer, cut: None }
+}
+
+/// A recording with a temporary, and what single lines would hardly ever come to: it may embed the very graph whose
+/// arena it may use, while its temporary holds something; and what it makes of scratch memory can be told by its taint.
+/// Any line may be missing.
+fn nest() -> impl Strategy<Value = Vec<Line>> {
+    let fresh = prop_oneof![3 => Just(Fresh::Scratch), 1 => Just(Fresh::Zeroed)];
+    let graphs = (prop::option::weighted(0.8, any::<u8>()), prop::option::weighted(0.7, any::<u8>()));
+    let orders = prop_oneof![4 => Just(Order::DataFlow), 1 => Just(Order::Sequential)];
+    let trouble = prop::option::weighted(0.5, Just(Trouble::Own));
+    let code = select(vec![Code::Bump, Code::Sparse]);
+    let same = prop::bool::weighted(0.8);
+    let kept = prop::collection::vec(prop::bool::weighted(0.97), 14);
+    ((0u8..4, 1u8..25, fresh), graphs, same, orders, code, trouble, kept).prop_map(
+        |((on, len, fresh), (share, child), same, order, code, trouble, kept)| {
+            let child = if same { child.and(share) } else { child };
+            let advance = |share| Op::Advance { on, share, order };
+            let launch = |code, from, to| {
+                let (ins, outs) = ([all_of(from); 2], [all_of(to); 2]);
+                Op::Launch { on, code, ins, outs, scalar: len }
+            };
+            let plain = |op| Some(Line { op, trouble: None });
+            let lines = [
+                plain(Op::Alloc { on, len, fresh: Fresh::Zeroed }),
+                plain(Op::Leave { on, how: Leave::Call }),
+                plain(advance(share)),
+                plain(advance(None)),
+                plain(Op::Alloc { on, len, fresh }),
+                plain(launch(code, YOUNGEST[1], YOUNGEST[0])),
+                child.and_then(|graph| plain(Op::Embed { on, graph })),
+                plain(launch(Code::Add, YOUNGEST[0], YOUNGEST[1])),
+                plain(Op::DropBuffer { buffer: YOUNGEST[0] }),
+                plain(advance(None)),
+                Some(Line { op: Op::Replay { on, graph: LATEST }, trouble }),
+                plain(Op::Replay { on, graph: LATEST }),
+                plain(Op::Read { on, from: all_of(YOUNGEST[0]) }),
+                trouble.and_then(|_| plain(Op::StepFailing { on, node: Some(0) })),
+            ];
+            lines.into_iter().zip(kept).filter(|(_, kept)| *kept).filter_map(|(line, _)| line).collect()
+        },
+    )
+}
+
+/// Programs of up to `parts` lines, or of what takes several.
+pub fn program(parts: usize) -> impl Strategy<Value = Vec<Line>> {
+    let part = prop_oneof![60 => line().prop_map(|line| vec![line]), 1 => nest()];
+    prop::collection::vec(part, 1..=parts).prop_map(|parts| parts.concat())
 }
