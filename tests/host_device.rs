@@ -67,8 +67,8 @@ fn chunks_run_on_the_slot_of_a_device_with_one_thread() {
     never_hangs(|| chunks_from_every_thread_of_a_pool(&device(8, HostOptions::new().threads(1))));
 }
 
-/// A worker of a pool that waits for another pool takes on a task of its own in the meantime, which would step the same
-/// slot again, inside the step that it waits for.
+/// A worker of a pool that waits for another pool takes on a task of its own in the meantime, which would find itself
+/// inside the kernel, and be refused everything.
 #[test]
 fn chunks_of_a_stepped_device_run_on_the_thread_that_waits() {
     never_hangs(|| {

@@ -158,8 +158,8 @@ impl Machine {
     /// The threads that run chunks; without any, they run one after the other on the calling thread.
     ///
     /// A pool of the device's own: tasks of the user's that wait for a stream may be all that runs on rayon's global
-    /// one. A stepped device has none, since its steps run on threads that may be workers of some pool of the
-    /// user's, and such a worker takes other tasks on, which may step as well, while it waits for another pool.
+    /// one. A stepped device has none: its steps run on threads that may be workers of some pool of the user's, and
+    /// such a worker takes other tasks on while it waits for another pool, which would then run inside the kernel.
     pub(crate) fn chunk_pool(&self) -> Option<&rayon::ThreadPool> {
         if self.options.threads < 2 || self.is_stepped() {
             return None;
