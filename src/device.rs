@@ -32,7 +32,7 @@ pub struct Device<B: Backend = Host> {
 }
 
 /// How to open a device.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct DeviceOptions<B: Backend = Host> {
     max_streams: usize,
     memory_limit: Option<usize>,
@@ -54,6 +54,12 @@ impl<B: Backend> Default for DeviceOptions<B> {
     fn default() -> Self {
         let (memory_limit, zeroing) = (None, Zeroing::default());
         DeviceOptions { max_streams: 8, memory_limit, zeroing, backend: B::Options::default() }
+    }
+}
+
+impl<B: Backend> Clone for DeviceOptions<B> {
+    fn clone(&self) -> Self {
+        DeviceOptions { backend: self.backend.clone(), ..*self }
     }
 }
 
@@ -290,3 +296,4 @@ impl<B: Backend> std::fmt::Debug for Device<B> {
 }
 
 assert_impl_all!(Device<Host>: Send, Sync, Clone);
+assert_impl_all!(DeviceOptions<Host>: Send, Sync, Clone);

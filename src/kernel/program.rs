@@ -60,7 +60,8 @@ impl<S: Signature> Program<S> {
     /// The source for the host: a closure that is called once a launch.
     ///
     /// It takes one tuple, with a slice for each buffer and a value for each scalar, and the grid. It may be called
-    /// from several threads at once, for launches that do not depend on each other.
+    /// from several threads at once, for launches that do not depend on each other. One that itself uses a thread pool
+    /// must not use one whose threads all wait for this device.
     pub fn host<F>(mut self, kernel: F) -> Self
     where
         F: for<'a> Fn(<S as crate::kernel::signature::sealed::Signature>::Views<'a>, Extent)
