@@ -43,7 +43,7 @@ use crate::work::{Pass, Work};
 /// **An operation that fails** returns its error, and what it was to write is tainted: reading those bytes before they
 /// are written again returns the root cause. While the stream records, the recording is doomed instead, and cannot
 /// become a graph. A call that is refused for where it comes from or for what became of its stream (`InCallback`,
-/// `WrongPhase`, `Evicted`, `DeviceLost`) changes nothing.
+/// `WrongPhase`, `Evicted`, `Doomed`, `DeviceLost`) changes nothing.
 ///
 /// **While the stream records**, arguments are what they were at the call, on every replay: scalars and host bytes are
 /// copied into the graph, and buffers are those of the call. To change a value from replay to replay, keep it in a
@@ -234,8 +234,9 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// The elements of `from`, when everything that it depends on is done.
     ///
     /// # Errors
-    /// [`Error::Tainted`] with the root cause if any of the bytes was never written; [`Error::NotReplayed`];
-    /// [`Error::StillRecording`]; what the driver says.
+    /// [`Error::Tainted`] with the root cause if any of the bytes was never written; [`Error::NotReplayed`] and
+    /// [`Error::ReadBeforeWrite`] where that is all; [`Error::StillRecording`] and [`Error::NeverSealed`] for a buffer
+    /// born in a recording; [`Error::DeviceLost`]; what the driver says.
     fn read<T: Element, F: Source<B, Element = T>>(&mut self, from: F) -> Result<Vec<T>>
     where
         Self: CanWait,

@@ -198,3 +198,45 @@ fn options_that_hold_the_last_graph_may_be_dropped_inside_a_callback() {
         }
     });
 }
+
+/// A use of nothing needs a place in the list all the same, since a kernel takes its arguments in order.
+#[test]
+fn a_child_whose_only_temporary_is_empty_can_be_embedded() {
+    for order in [dacapo::Order::DataFlow, dacapo::Order::Sequential] {
+        let device = Device::host().unwrap();
+        let mut s = device.stream().unwrap();
+        let count = Program::<(In<f32>, Out<u32>)>::new("count")
+            .host(|(x, y), _| y.fill(x.len() as u32 + 1))
+            .load(&device)
+            .unwrap();
+        let mut y = s.alloc::<u32>(1).unwrap();
+        let (mut child, ()) = s
+            .record_with(CaptureOptions::new().order(order), |work| {
+                let empty = work.alloc_scratch::<f32>(0)?;
+                work.launch(&count, Grid::covering(1), (&empty, &mut y))
+            })
+            .unwrap();
+        let (mut only, ()) = s
+            .record(|work| {
+                let empty = work.alloc::<u32>(0)?;
+                let mut none = work.alloc_scratch::<u32>(0)?;
+                work.copy(&empty, &mut none)?;
+                work.embed(&mut child)?;
+                work.embed(&mut child)
+            })
+            .unwrap();
+        assert_eq!(only.nodes(), 2);
+        only.replay(&mut s).unwrap();
+        drop(child);
+        assert_eq!(s.read(&y).unwrap(), [1]);
+        let nothing = Program::<(In<f32>,)>::new("nothing").host(|_, _| ()).load(&device).unwrap();
+        let (mut child, ()) = s
+            .record_with(CaptureOptions::new().order(order), |work| {
+                let empty = work.alloc_scratch::<f32>(0)?;
+                work.launch(&nothing, Grid::covering(1), (&empty,))
+            })
+            .unwrap();
+        let (mut parent, ()) = s.record(|work| work.embed(&mut child)).unwrap();
+        parent.replay(&mut s).unwrap().wait().unwrap();
+    }
+}

@@ -67,7 +67,7 @@ struct Sealing<'r, B: Backend> {
 enum Fate {
     /// It was there before, and is pinned by the graph.
     Outside,
-    /// It was born here and the user still holds it: an allocation of its own.
+    /// It was born here and the user still holds it (or it has no bytes): an allocation of its own.
     Survives,
     /// It was born here and nobody holds it: a range of the arena.
     Temporary,
@@ -77,8 +77,8 @@ impl<'r, B: Backend> Sealing<'r, B> {
     fn new(core: &'r StreamCore<B>, recorder: &'r Recorder<B>, options: &'r CaptureOptions<B>) -> Self {
         let fate = |touched: &crate::capture::recorder::Touched<B>| match touched.born {
             false => Fate::Outside,
-            // The recorder holds one reference; any other is the user's.
-            true if Arc::strong_count(&touched.alloc) > 1 => Fate::Survives,
+            // The recorder holds one reference; any other is the user's. What has no bytes lies in no arena.
+            true if touched.alloc.bytes == 0 || Arc::strong_count(&touched.alloc) > 1 => Fate::Survives,
             true => Fate::Temporary,
         };
         let fates = recorder.allocs.iter().map(fate).collect();
@@ -276,7 +276,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
                 return Use { alloc: index[at], ..*used };
             }
             let by = offsets[at].unwrap_or(0) as u64;
-            // A temporary without bytes lies nowhere: its uses are empty wherever they are put.
+            // Without an arena no temporary is used by a node that stays, so that the number says nothing.
             let alloc = if arena.is_some() { arena_index } else { 0 };
             Use { alloc, start: used.start + by, end: used.end + by, access: used.access }
         });

@@ -85,7 +85,7 @@ impl<B: Backend> Default for NodeList<B> {
 
 impl<B: Backend> Graph<B> {
     pub(crate) fn new(core: GraphCore<B>) -> Self {
-        Graph { core: Held(Arc::new(core)), _one_thread: [] }
+        Graph { core: Held(Some(Arc::new(core))), _one_thread: [] }
     }
 
     /// Enqueues one replay on `stream`, which may be any stream of the device that executes.
@@ -93,7 +93,8 @@ impl<B: Backend> Graph<B> {
     /// Costs the same however many buffers the graph uses, and allocates nothing. The ticket need not be kept.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`], [`Error::DeviceLost`], [`Error::InCallback`]: nothing was done. What the driver says
+    /// [`Error::WrongDevice`], [`Error::DeviceLost`], [`Error::InCallback`], [`Error::Evicted`] on a prepared stream that
+    /// was, [`Error::WrongPhase`] on an [`AnyStream`](crate::AnyStream) that records: nothing was done. What the driver says
     /// when it refuses the replay: everything that the graph writes is tainted with it, until it is written again.
     pub fn replay<S: CanReplay<B>>(&mut self, stream: &mut S) -> Result<Ticket<B>> {
         let route = stream.route("replay")?;
@@ -120,7 +121,9 @@ fn stream_executes<B: Backend>(route: &submit::Route<'_, B>) -> Result<()> {
 }
 
 /// A hold on a graph, which may be let go of anywhere.
-pub(crate) struct Held<B: Backend>(Arc<GraphCore<B>>);
+///
+/// `None` only while it is being dropped, so that the last reference can move out of it.
+pub(crate) struct Held<B: Backend>(Option<Arc<GraphCore<B>>>);
 
 impl<B: Backend> Clone for Held<B> {
     fn clone(&self) -> Self {
@@ -132,15 +135,21 @@ impl<B: Backend> std::ops::Deref for Held<B> {
     type Target = GraphCore<B>;
 
     fn deref(&self) -> &GraphCore<B> {
-        &self.0
+        match &self.0 {
+            Some(core) => core,
+            None => unreachable!("a hold is empty only while it is being dropped"),
+        }
     }
 }
 
 impl<B: Backend> Drop for Held<B> {
     fn drop(&mut self) {
         // Inside a callback nothing may be asked of the driver, nor of the locks of whoever waits for the callback.
-        if callback::inside() {
-            self.0.device.memory.graveyard.defer(self.0.clone());
+        if callback::inside()
+            && let Some(core) = self.0.take()
+        {
+            let graveyard = core.device.memory.graveyard.clone();
+            graveyard.defer(core);
         }
     }
 }

@@ -24,7 +24,8 @@ pub struct Allocation<B: Backend> {
     pub(crate) is_arena: bool,
     /// The slot whose lock guards `state` (see [`crate::order`]).
     pub(crate) owner: Owner,
-    /// Never contended: whoever takes it holds the owner's lock, the order lock, or the last reference.
+    /// Hardly ever contended: whoever uses the records holds the owner's lock or the order lock, and a recording only
+    /// looks at the home.
     pub(crate) state: Mutex<State<B>>,
 }
 

@@ -140,6 +140,7 @@ pub(crate) fn allocate_page<B: Backend>(
             reclaim(device);
         }
     }
+    device.poison.check()?;
     let held = device.memory.held.load(Ordering::Relaxed);
     let free_in_pool = device.slot(slot).pool.lock().free_bytes();
     Err(Error::OutOfMemory { requested: bytes, held, free_in_pool, limit: device.memory.limit })
@@ -183,9 +184,15 @@ fn reclaim<B: Backend>(device: &DeviceCore<B>) {
     let deadline = Instant::now() + PATIENCE;
     for mark in device.memory.graveyard.marks().iter() {
         let queue = &device.slot(mark.slot).queue;
-        // One that takes too long is no reason to leave what others have let go of.
-        if !matches!(device.backend.block(queue, mark.seq, Waiter::Anyone, Some(deadline)), Ok(true)) {
-            break;
+        match device.backend.block(queue, mark.seq, Waiter::Anyone, Some(deadline)) {
+            Ok(true) => {}
+            // One that takes too long is no reason to leave what others have let go of.
+            Ok(false) => break,
+            Err(fault) => {
+                // The reservation reports it, if the device is lost by it.
+                device.poison.absorb(fault);
+                break;
+            }
         }
     }
     device.memory.graveyard.bury(device);

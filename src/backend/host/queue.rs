@@ -171,8 +171,8 @@ impl Shared {
             Task::Run { seq, .. } | Task::Fail { seq, .. } | Task::FailReplay { seq, .. } => seq,
             Task::Replay { mark, .. } => mark.seq,
         };
-        // Whatever a task lets go of may be the user's, so that it ends before the mark says that it is done; and it
-        // may panic, which must not end the thread that others wait for.
+        // Whatever this thread lets go of for a task may be the user's, so that it ends before the mark says that the
+        // task is done; and it may panic, which must not end the thread that others wait for.
         let on_device = OnDevice::enter();
         shielded(|| self.run(task));
         drop(on_device);
