@@ -70,14 +70,16 @@ pub fn working(slots: usize) -> (Device, Kernels) {
     (device, kernels)
 }
 
-/// How often the driver was called, but for the releases of memory, which the library's own thread makes when it can.
+/// How often the driver was called, but for what happens by itself at any moment: releases of memory, which the library's
+/// own thread makes, and the running of what was asked for earlier.
 pub fn calls(device: &Device) -> u64 {
     calls_of(&device.faults())
 }
 
 /// [`calls`], where the device may be gone.
 pub fn calls_of(faults: &Faults) -> u64 {
-    Call::ALL.into_iter().filter(|call| *call != Call::Free).map(|call| faults.count(call)).sum()
+    let at_once = |call: &Call| !matches!(call, Call::Free | Call::Execute);
+    Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum()
 }
 
 pub fn grid() -> Grid {
