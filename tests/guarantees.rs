@@ -24,6 +24,16 @@ fn set(device: &Device) -> Kernel<(Out<u32>, u32)> {
     Program::<(Out<u32>, u32)>::new("set").host(|(y, a), _| y.fill(a)).load(device).unwrap()
 }
 
+/// A graph that sets `out` to 1, through a temporary in its arena.
+fn through_a_temporary(s: &mut Stream, set: &Kernel<(Out<u32>, u32)>, out: &mut Buffer<u32>) -> Graph {
+    let recorded = s.record(|work| {
+        let mut t = work.alloc::<u32>(64)?;
+        work.launch(set, Grid::covering(64), (&mut t, 1u32))?;
+        work.copy(&t, &mut *out)
+    });
+    recorded.unwrap().0
+}
+
 /// Bytes of the child's arena that were the parent's too would be two allocations to the recorder: no edge between
 /// their uses, and a race.
 #[test]
@@ -34,13 +44,7 @@ fn a_graph_that_embeds_the_owner_of_the_arena_it_was_to_share_takes_its_own() {
         let set = set(&device);
         let mut out = s.alloc::<u32>(64).unwrap();
         let mut out2 = s.alloc::<u32>(64).unwrap();
-        let (mut child, ()) = s
-            .record(|work| {
-                let mut t = work.alloc::<u32>(64)?;
-                work.launch(&set, Grid::covering(64), (&mut t, 1u32))?;
-                work.copy(&t, &mut out)
-            })
-            .unwrap();
+        let mut child = through_a_temporary(&mut s, &set, &mut out);
         let (mut parent, ()) = s
             .record_with(CaptureOptions::new().share_arena(&child), |work| {
                 let mut t = work.alloc::<u32>(64)?;
@@ -69,13 +73,7 @@ fn the_owner_of_a_shared_arena_may_be_embedded_through_another_graph() {
         let set = set(&device);
         let mut out = s.alloc::<u32>(64).unwrap();
         let mut out2 = s.alloc::<u32>(64).unwrap();
-        let (mut child, ()) = s
-            .record(|work| {
-                let mut t = work.alloc::<u32>(64)?;
-                work.launch(&set, Grid::covering(64), (&mut t, 1u32))?;
-                work.copy(&t, &mut out)
-            })
-            .unwrap();
+        let mut child = through_a_temporary(&mut s, &set, &mut out);
         let (mut middle, ()) = s.record(|work| work.embed(&mut child)).unwrap();
         let (mut parent, ()) = s
             .record_with(CaptureOptions::new().share_arena(&child), |work| {
