@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::backend::{ArgBlock, Backend, Command, Job, Region};
 use crate::capture::recorder::Kind;
 use crate::capture::window::WindowGuard;
-use crate::device::{DeviceCore, Lane};
+use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::kernel::args::{Gather, UseOf};
 use crate::order::{self, Mark, Marks};
@@ -112,8 +112,7 @@ impl<'a, B: Backend> Route<'a, B> {
         step.wait();
         let mark = Mark { slot, seq: lane.seq + 1 };
         let failed = step.submit(mark.seq, by, Command { job, args });
-        lane.seq = mark.seq;
-        *last = mark.seq;
+        (lane.seq, *last) = (mark.seq, mark.seq);
         uses.iter().for_each(|used| publish(used, mark));
         match failed {
             Some(error) => Err(error),
@@ -132,20 +131,15 @@ impl<B: Backend> Drop for Route<'_, B> {
 /// Every object that a use looks at: the allocation, and the graphs that it conflicts with.
 fn objects_of<B: Backend>(used: &UseOf<B>, visit: &mut dyn FnMut(&order::Owner)) {
     visit(&used.alloc.owner);
-    for member in &used.alloc.state.lock().members {
-        if member.conflicts(&(used.start..used.end), used.access) {
-            visit(&member.graph.owner);
-        }
-    }
+    let state = used.alloc.state.lock();
+    state.conflicting(&used.range(), used.access).for_each(|graph| visit(&graph.owner));
 }
 
 /// Writes a use down, in the allocation and in the graphs that it conflicts with.
 fn publish<B: Backend>(used: &UseOf<B>, mark: Mark) {
     let mut state = used.alloc.state.lock();
-    let range = used.start..used.end;
-    for member in state.members.iter().filter(|member| member.conflicts(&range, used.access)) {
-        member.graph.note(mark);
-    }
+    let range = used.range();
+    state.conflicting(&range, used.access).for_each(|graph| graph.note(mark));
     state.uses.record(range, used.access, mark);
 }
 
@@ -162,7 +156,7 @@ impl<B: Backend> Step<'_, B> {
     fn resolve(&mut self, operation: &'static str, uses: &[UseOf<B>], args: &mut ArgBlock<B>) {
         for used in uses {
             let state = used.alloc.state.lock();
-            let range = used.start..used.end;
+            let range = used.range();
             let contents = match state.resolve(operation) {
                 Ok(contents) => contents.filter(|_| !range.is_empty()).cloned(),
                 Err(error) => {
@@ -171,11 +165,8 @@ impl<B: Backend> Step<'_, B> {
                 }
             };
             state.uses.collect(&range, used.access, &mut self.waits);
-            for member in state.members.iter().filter(|member| member.conflicts(&range, used.access)) {
-                member.graph.use_member(&mut self.waits);
-            }
-            let (start, end) = (used.start, used.end);
-            args.regions.push(Region { contents, start, end, access: used.access });
+            state.conflicting(&range, used.access).for_each(|graph| graph.use_member(&mut self.waits));
+            args.regions.push(Region { contents, start: range.start, end: range.end, access: used.access });
         }
     }
 
@@ -262,15 +253,10 @@ pub(crate) fn replay<B: Backend>(
     if let Err(error) = &outcome {
         device.backend.replay_failure(queue, seq, &graph.exec, root_of(error));
     }
-    next(&mut lane, last, seq);
+    (lane.seq, *last) = (seq, seq);
     let mark = Mark { slot, seq };
     order.replayed(mark);
     outcome.map(|()| mark)
-}
-
-fn next(lane: &mut Lane, last: &mut u64, seq: u64) {
-    lane.seq = seq;
-    *last = seq;
 }
 
 /// Blocks until `mark` has passed.

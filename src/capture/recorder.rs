@@ -86,7 +86,7 @@ impl<B: Backend> Default for Recorder<B> {
 }
 
 impl<B: Backend> Recorder<B> {
-    /// Appends one operation. On an error nothing is appended, and the recording is doomed.
+    /// Appends one operation to a recording that is not doomed. On an error nothing is appended, and it is doomed.
     pub(crate) fn append(
         &mut self,
         window: WindowId,
@@ -96,7 +96,6 @@ impl<B: Backend> Recorder<B> {
         uses: &[UseOf<B>],
         scalars: &[u8],
     ) -> Result<()> {
-        self.refuse_if_doomed(operation)?;
         for used in uses {
             if let Err(error) = used.alloc.state.lock().recordable(operation, window) {
                 return Err(self.fail(error));

@@ -101,9 +101,12 @@ impl<B: Backend> WindowGuard<B> {
         }
     }
 
-    /// Takes the recorder out, if the window was recording.
+    /// Takes the recorder out, if the window was recording, and leaves it closed.
     pub(crate) fn take(&self) -> Option<Recorder<B>> {
-        take(&self.window)
+        match std::mem::replace(&mut *self.window.state.lock(), Progress::Closed) {
+            Progress::Recording(recorder) => Some(recorder),
+            Progress::Prepared | Progress::Closed => None,
+        }
     }
 
     /// Closes the window without a graph. The room of the recording stays with the stream, for the next one.
@@ -140,14 +143,6 @@ impl<B: Backend> WindowGuard<B> {
 impl<B: Backend> Drop for WindowGuard<B> {
     fn drop(&mut self) {
         self.abandon(Abandonment::Dropped);
-    }
-}
-
-/// Takes the recorder of `window` out, leaving it closed.
-pub(crate) fn take<B: Backend>(window: &Window<B>) -> Option<Recorder<B>> {
-    match std::mem::replace(&mut *window.state.lock(), Progress::Closed) {
-        Progress::Recording(recorder) => Some(recorder),
-        Progress::Prepared | Progress::Closed => None,
     }
 }
 

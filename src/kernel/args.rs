@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -37,6 +38,13 @@ pub struct UseOf<B: Backend> {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) access: Access,
+}
+
+impl<B: Backend> UseOf<B> {
+    /// The bytes, from the start of the allocation.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
 }
 
 /// Collects the arguments of one operation, and the first thing that is wrong with them.

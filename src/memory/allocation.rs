@@ -2,18 +2,20 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::access::Access;
 use crate::backend::{Backend, Contents};
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::memory::pool::Lease;
 use crate::memory::{Reserved, release};
-use crate::order::{Marks, Membership, Owner, Uses};
+use crate::order::{GraphOrder, Marks, Membership, Owner, Uses};
 
 /// The memory behind one buffer and the parts split off it.
 pub struct Allocation<B: Backend> {
@@ -134,6 +136,16 @@ impl<B: Backend> State<B> {
             Home::Recording(window) => Err(Error::StillRecording { operation, window: *window }),
             Home::Dead(cause) => Err(Error::NeverSealed { cause: cause.clone() }),
         }
+    }
+
+    /// The graphs whose replays a use of `range` must keep its order with.
+    pub(crate) fn conflicting<'s>(
+        &'s self,
+        range: &'s Range<usize>,
+        access: Access,
+    ) -> impl Iterator<Item = &'s GraphOrder> {
+        let members = self.members.iter().filter(move |member| member.conflicts(range, access));
+        members.map(|member| &*member.graph)
     }
 
     /// Whether `window` may record a use.
