@@ -14,6 +14,7 @@ use crate::enqueue::sealed::Route as Routed;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::memory::AllocationMode;
+use crate::memory::compaction::Compaction;
 use crate::one_thread::OneThread;
 use crate::phase::{self, CanReplay, CanWait, NoCapture, PhaseName, Prepared, Recording};
 use crate::refused::Refused;
@@ -144,6 +145,15 @@ impl<B: Backend> AnyStream<B> {
     pub fn memory_cleanup(&mut self) -> Result<()> {
         self.need("memory_cleanup", PhaseName::NoCapture, "a stream in no capture")?;
         self.core.memory_cleanup()
+    }
+
+    /// As [`Stream::compact`].
+    ///
+    /// # Errors
+    /// [`Error::WrongPhase`] unless in no capture, and as for `Stream::compact`; nothing is moved.
+    pub fn compact(&mut self) -> Result<Compaction> {
+        self.need("compact", PhaseName::NoCapture, "a stream in no capture")?;
+        self.core.compact()
     }
 
     fn guard(&self) -> Option<&WindowGuard<B>> {

@@ -9,15 +9,16 @@ use parking_lot::{Mutex, MutexGuard};
 use static_assertions::assert_impl_all;
 
 use crate::backend::host::{Faults, Host, HostOptions, Stepper};
-use crate::backend::{Backend, Limits, Spares};
+use crate::backend::{Backend, Limits, Spares, Submitter};
 use crate::callback;
 use crate::capture::eviction::{self, Eviction};
 use crate::capture::status::{CaptureStatus, DeviceCaptures, WindowId};
 use crate::capture::window::Window;
 use crate::error::{Error, Result};
+use crate::failures::Failures;
 use crate::memory::pool::Pool;
-use crate::memory::reaper;
-use crate::memory::{Memory, MemoryUsage};
+use crate::memory::report::{self, MemoryReport};
+use crate::memory::{self, Memory, MemoryUsage, reaper};
 use crate::order::Mark;
 use crate::poison::Poison;
 use crate::stream::Stream;
@@ -108,6 +109,8 @@ pub(crate) struct DeviceCore<B: Backend> {
     /// The open windows, so that any thread can evict one.
     pub(crate) windows: Mutex<Vec<Arc<Window<B>>>>,
     pub(crate) memory: Memory<B>,
+    /// Whose the device's own operations are, such as moves.
+    pub(crate) by: Submitter,
     streams: AtomicU64,
     allocations: AtomicU64,
 }
@@ -146,8 +149,8 @@ impl<B: Backend> DeviceCore<B> {
     }
 
     pub(crate) fn next_allocation(&self) -> u64 {
-        // Only uniqueness matters.
-        self.allocations.fetch_add(1, Ordering::Relaxed)
+        // Only uniqueness matters; pools give the odd ones.
+        self.allocations.fetch_add(2, Ordering::Relaxed)
     }
 }
 
@@ -174,9 +177,10 @@ impl<B: Backend> Device<B> {
                 Ok(Slot { lane: Mutex::default(), queue, spares, pool: Mutex::default() })
             })
             .collect();
+        // Only uniqueness matters.
+        let id = DEVICES.fetch_add(1, Ordering::Relaxed);
         let core = Arc::new(DeviceCore {
-            // Only uniqueness matters.
-            id: DEVICES.fetch_add(1, Ordering::Relaxed),
+            id,
             limits: backend.limits(),
             backend,
             zeroing: options.zeroing,
@@ -186,6 +190,7 @@ impl<B: Backend> Device<B> {
             captures: DeviceCaptures::new(),
             windows: Mutex::default(),
             memory: Memory::new(options.memory_limit),
+            by: Submitter { stream: StreamId::of_device(id), failures: Arc::new(Failures::default()) },
             streams: AtomicU64::new(0),
             allocations: AtomicU64::new(0),
         });
@@ -226,7 +231,12 @@ impl<B: Backend> Device<B> {
 
     /// What the device holds in bytes.
     pub fn memory_usage(&self) -> MemoryUsage {
-        self.core.memory.usage()
+        memory::usage(&self.core)
+    }
+
+    /// Where the device's memory is, pool by pool and graph by graph. Prints as a table.
+    pub fn memory_report(&self) -> MemoryReport {
+        report::report(&self.core)
     }
 
     /// How many slots the device has.

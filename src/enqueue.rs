@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::kernel::{Args, Element, Grid, Kernel, Signature};
 use crate::memory::allocation::Allocation;
-use crate::memory::reserve;
 use crate::order::Mark;
 use crate::phase::CanWait;
 use crate::profile::{Profile, Stamps};
@@ -381,16 +380,13 @@ fn allocate<T: Element, B: Backend>(
             })?;
             alloc
         }
+        None if bytes == 0 => Allocation::empty(&device, slot),
         None => {
-            let mode = route.core.mode;
-            let reserved = if bytes == 0 { None } else { Some(reserve(&device, slot, bytes, mode)?) };
-            if let Some(reserved) = &reserved
-                && zeroing == Fresh::Scratch
-                && device.backend.refuses_unwritten_reads()
-            {
-                reserved.contents.taint.set(0..bytes, Arc::new(Error::ReadBeforeWrite));
+            let alloc = Allocation::placed(&device, slot, bytes, route.core.mode)?;
+            if zeroing == Fresh::Scratch && device.backend.refuses_unwritten_reads() {
+                alloc.taint(Error::ReadBeforeWrite);
             }
-            Allocation::placed(&device, slot, bytes, reserved)
+            alloc
         }
     };
     let buffer = Buffer::new(alloc, len);

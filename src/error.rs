@@ -110,7 +110,10 @@ pub enum Error {
         hint: &'static str,
     },
     /// No memory, although everything that could be given back was.
-    #[error("out of memory: {requested} bytes requested with {held} held (limit {}) and {free_in_pool} of them free, in pieces that do not fit", Limitless(*limit))]
+    #[error(
+        "out of memory: {requested} bytes requested with {held} held (limit {}); {free_in_pool} of them are free, the largest piece has {largest_free}",
+        Limitless(*limit)
+    )]
     OutOfMemory {
         /// Bytes asked for.
         requested: usize,
@@ -118,6 +121,8 @@ pub enum Error {
         held: usize,
         /// Bytes of those that are free in the pool that was asked.
         free_in_pool: usize,
+        /// Bytes of the largest piece of those.
+        largest_free: usize,
         /// The limit that the user set, if any.
         limit: Option<usize>,
     },

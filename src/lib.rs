@@ -88,6 +88,7 @@ mod order;
 mod phase;
 mod poison;
 mod profile;
+mod raw;
 mod readback;
 mod refused;
 mod stream;
@@ -113,11 +114,14 @@ pub use graph::ticket::Ticket;
 pub use kernel::{
     Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Out, Param, Program, Signature,
 };
+pub use memory::compaction::Compaction;
+pub use memory::report::{ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport};
 pub use memory::{AllocationMode, MemoryUsage};
 pub use phase::{
     CanBegin, CanEnd, CanPrepare, CanReplay, CanWait, NoCapture, Phase, PhaseName, Prepared, Recording,
 };
 pub use profile::Profile;
+pub use raw::RawBuffer;
 pub use readback::ReadFuture;
 pub use refused::Refused;
 pub use stream::Stream;

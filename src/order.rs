@@ -168,6 +168,20 @@ impl Uses {
         });
     }
 
+    /// How many pieces the bytes fall into.
+    pub(crate) fn pieces(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Forgets which bytes had which uses: all between the first and the last had all of them.
+    pub(crate) fn coarsen(&mut self) {
+        let (Some(first), Some(last)) = (self.segments.first(), self.segments.last()) else { return };
+        let range = first.range.start..last.range.end;
+        let history = self.history(&range);
+        self.segments.clear();
+        self.segments.push(Segment { range, writes: history, reads: Marks::default() });
+    }
+
     /// Makes segment borders at both ends of `range`.
     fn split(&mut self, range: &Range<usize>) {
         for at in [range.start, range.end] {
@@ -366,14 +380,21 @@ pub(crate) fn enter<'d, B: Backend>(
 
 /// Every slot of the device, locked: for changes of who is a member of what.
 pub(crate) struct Everything<'d> {
-    _lanes: Vec<MutexGuard<'d, Lane>>,
+    lanes: Vec<MutexGuard<'d, Lane>>,
     _order: MutexGuard<'d, ()>,
+}
+
+impl Everything<'_> {
+    /// What the lock of `slot` guards.
+    pub(crate) fn lane(&mut self, slot: u32) -> Option<&mut Lane> {
+        self.lanes.get_mut(slot as usize).map(|lane| &mut **lane)
+    }
 }
 
 pub(crate) fn enter_all<B: Backend>(device: &DeviceCore<B>) -> Everything<'_> {
     let order = device.order.lock();
     let lanes = (0..device.slots.len() as u32).map(|slot| device.lane(slot)).collect();
-    Everything { _lanes: lanes, _order: order }
+    Everything { lanes, _order: order }
 }
 
 #[cfg(test)]
@@ -410,6 +431,17 @@ mod tests {
         assert_eq!(waits(&uses, 4..8, Access::Read), [mark(0, 1)]);
         assert_eq!(waits(&uses, 0..2, Access::Write), [mark(1, 1)]);
         assert_eq!(waits(&uses, 3..5, Access::Write), [mark(0, 1), mark(1, 1), mark(2, 1)]);
+    }
+
+    #[test]
+    fn a_coarse_history_holds_every_use_there_was() {
+        let mut uses = Uses::default();
+        uses.record(0..2, Access::Write, mark(0, 1));
+        uses.record(4..6, Access::Read, mark(1, 3));
+        uses.coarsen();
+        assert_eq!(uses.pieces(), 1);
+        assert_eq!(waits(&uses, 2..3, Access::Read), [mark(0, 1), mark(1, 3)]);
+        assert_eq!(waits(&uses, 6..8, Access::Read), []);
     }
 
     #[test]

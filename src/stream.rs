@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::failures::Failures;
 use crate::graph::Graph;
 use crate::kernel::args::UseOf;
+use crate::memory::compaction::{self, Compaction};
 use crate::memory::{self, AllocationMode};
 use crate::one_thread::OneThread;
 use crate::phase::{CanBegin, CanEnd, CanPrepare, NoCapture, Phase, PhaseName, Prepared, Recording};
@@ -277,6 +278,22 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     {
         self.core.memory_cleanup()
     }
+
+    /// Moves the device's buffers together, so that pages become empty and go back to the driver.
+    ///
+    /// Moves are copies in the order of the queues, of every slot's buffers; other threads go on meanwhile. What a graph,
+    /// an open window or a [raw address](crate::Buffer::raw) holds stays where it is, and so does what shares a page with it.
+    /// A reservation that finds no memory does this by itself, and [`prepare`](Stream::prepare) where the graph would
+    /// else pin a page that is hardly used.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is moved.
+    pub fn compact(&mut self) -> Result<Compaction>
+    where
+        P: CanPrepare,
+    {
+        self.core.compact()
+    }
 }
 
 impl<B: Backend> StreamCore<B> {
@@ -304,6 +321,15 @@ impl<B: Backend> StreamCore<B> {
         self.device.poison.check()?;
         memory::cleanup(&self.device);
         Ok(())
+    }
+
+    /// See [`Stream::compact`].
+    pub(crate) fn compact(&mut self) -> Result<Compaction> {
+        callback::refuse("compact")?;
+        self.device.poison.check()?;
+        let done = compaction::compact(&self.device);
+        self.device.poison.check()?;
+        Ok(done)
     }
 }
 

@@ -27,6 +27,11 @@ impl StreamId {
         Self { device, index }
     }
 
+    /// Names the device's own doings, which are no stream's.
+    pub(crate) const fn of_device(device: u32) -> Self {
+        Self { device, index: u64::MAX }
+    }
+
     /// The number of this stream among those of its device, counted from 0 in the order of their making.
     pub const fn index(self) -> u64 {
         self.index

@@ -55,6 +55,23 @@ impl Taint {
         met.min_by_key(|(tainted, _)| tainted.start).map(|(_, cause)| cause.clone())
     }
 
+    /// Becomes what `other` is: its bytes have moved here.
+    pub(crate) fn adopt(&self, other: &Taint) {
+        if self.is_clean() && other.is_clean() {
+            return;
+        }
+        let theirs = other.ranges.lock().clone();
+        let mut ranges = self.ranges.lock();
+        *ranges = theirs;
+        self.publish(&ranges);
+    }
+
+    /// Clean again, for another tenant.
+    pub(crate) fn reset(&mut self) {
+        self.ranges.get_mut().clear();
+        *self.count.get_mut() = 0;
+    }
+
     fn is_clean(&self) -> bool {
         // Acquire pairs with `publish`. Operations on one byte are ordered by their queues, and that order carries
         // the count too; a stale zero can only be seen by an operation that no failure precedes.

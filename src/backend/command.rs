@@ -77,6 +77,9 @@ pub(crate) enum Work<B: Driver> {
     Launch { code: Arc<B::Code>, name: Arc<str>, extent: Extent },
     /// Copies the first region to the second, of the same length.
     Copy,
+    /// Moves a tenant: copies the first region to the second, of the same length, whatever was left unwritten of it,
+    /// and what is known of that as well.
+    Move,
     /// Repeats the bytes in `scalars` over the only region.
     Fill,
     /// Copies host bytes, which the command owns, to the only region.
@@ -102,6 +105,7 @@ impl<B: Driver> Clone for Job<B> {
                 Work::Launch { code: code.clone(), name: name.clone(), extent: *extent }
             }
             Work::Copy => Work::Copy,
+            Work::Move => Work::Move,
             Work::Fill => Work::Fill,
             Work::Write { bytes } => Work::Write { bytes: bytes.clone() },
             Work::Read { into } => Work::Read { into: into.clone() },
@@ -116,7 +120,7 @@ impl<B: Driver> Job<B> {
     pub(crate) fn call(&self) -> Call {
         match self.0 {
             Work::Launch { .. } => Call::Launch,
-            Work::Copy => Call::Copy,
+            Work::Copy | Work::Move => Call::Copy,
             Work::Fill => Call::Fill,
             Work::Write { .. } => Call::Write,
             Work::Read { .. } => Call::Read,
@@ -130,6 +134,7 @@ impl<B: Driver> Job<B> {
         match &self.0 {
             Work::Launch { name, .. } => name,
             Work::Copy => "copy",
+            Work::Move => "move",
             Work::Fill => "fill",
             Work::Write { .. } => "write",
             Work::Read { .. } => "read",

@@ -61,6 +61,9 @@ pub(crate) mod sealed {
         /// Gives memory back, when everything that was enqueued on it has passed. A failure leaks.
         fn free(&self, memory: &Self::Memory) -> Result<(), Fault>;
 
+        /// Where the byte at `offset` is, on a backend whose memory has addresses.
+        fn address(memory: &Self::Memory, offset: usize) -> Option<u64>;
+
         /// Whether scratch memory that is read before it is written is an error.
         fn refuses_unwritten_reads(&self) -> bool {
             false
@@ -116,7 +119,8 @@ pub(crate) mod sealed {
         /// Like [`submit_failure`](Driver::submit_failure), for everything that the graph writes.
         fn replay_failure(&self, queue: &Self::Queue, seq: u64, exec: &Arc<Self::Exec>, cause: Arc<Error>);
 
-        /// The last operation of `queue` that is done.
+        /// The last operation of `queue` that is known to be done. On the path of every launch: no more than an atomic
+        /// load, so that it may lag behind what the device has done; [`block`](Driver::block) never does.
         fn completed(&self, queue: &Self::Queue) -> u64;
         /// Blocks until the `seq`-th operation is done, the deadline has passed, or the device is lost. Returns
         /// whether it is done.

@@ -34,6 +34,25 @@ pub(crate) struct Touched<B: Backend> {
     pub(crate) born: bool,
 }
 
+impl<B: Backend> Touched<B> {
+    /// What was there before stays where it is for as long as this lives: the graph resolves it only at the end.
+    fn new(alloc: &Arc<Allocation<B>>, birth: Birth) -> Self {
+        let born = birth == Birth::Here;
+        if !born {
+            alloc.state.lock().pins += 1;
+        }
+        Touched { alloc: alloc.clone(), born }
+    }
+}
+
+impl<B: Backend> Drop for Touched<B> {
+    fn drop(&mut self) {
+        if !self.born {
+            self.alloc.state.lock().pins -= 1;
+        }
+    }
+}
+
 /// One recorded operation.
 pub(crate) struct Node<B: Backend> {
     pub(crate) job: Job<B>,
@@ -180,7 +199,7 @@ impl<B: Backend> Recorder<B> {
 
     fn touch(&mut self, alloc: &Arc<Allocation<B>>, birth: Birth) -> u32 {
         *self.index.entry(alloc.id).or_insert_with(|| {
-            self.allocs.push(Touched { alloc: alloc.clone(), born: birth == Birth::Here });
+            self.allocs.push(Touched::new(alloc, birth));
             (self.allocs.len() - 1) as u32
         })
     }

@@ -18,7 +18,10 @@ use crate::graph::flow::{self, Dag, Footprint, Use};
 use crate::graph::plan::{Plan, Request, plan};
 use crate::graph::{Graph, GraphCore, NodeList, reach::Reach, zeroing};
 use crate::memory::allocation::Allocation;
-use crate::memory::{AllocationMode, Reserved, release, reserve};
+use crate::memory::pool::release;
+use crate::memory::report::Arena;
+use crate::memory::reserve::reserve;
+use crate::memory::{AllocationMode, Reserved};
 use crate::order::{GraphOrder, Marks, Membership, enter_all};
 use crate::stream::StreamCore;
 use crate::submit::root_of;
@@ -104,7 +107,13 @@ impl<'r, B: Backend> Sealing<'r, B> {
             .map_err(|fault| device.poison.absorb(fault))?;
         let footprints = footprints(&list, members.len());
         let order = self.join(&members, &footprints, survivors);
+        let id = device.memory.next_graph();
+        let bytes = to_usize(plan.bytes);
+        let lent = self.options.share_arena.as_ref().and_then(|graph| graph.arena.as_ref());
+        let shared = lent.zip(arena.as_ref()).is_some_and(|(lent, arena)| Arc::ptr_eq(lent, arena));
+        device.memory.arenas.lock().push(Arena { graph: id, bytes, shared });
         Ok(Graph::new(GraphCore {
+            id,
             device: device.clone(),
             order,
             exec: Arc::new(exec),
@@ -114,7 +123,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
             members,
             footprints,
             arena,
-            arena_bytes: to_usize(plan.bytes),
+            arena_bytes: bytes,
             unshared_bytes: to_usize(plan.unshared),
         }))
     }
@@ -354,7 +363,7 @@ struct Survivors<'d, B: Backend> {
 impl<B: Backend> Drop for Survivors<'_, B> {
     fn drop(&mut self) {
         for (_, Reserved { contents, lease, history }) in self.reserved.drain(..) {
-            release(self.device, &contents, lease, history);
+            release(self.device, contents, lease, history);
         }
     }
 }

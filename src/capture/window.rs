@@ -14,6 +14,7 @@ use crate::capture::recorder::Recorder;
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
 use crate::error::{Abandonment, Error, Result};
+use crate::memory::compaction;
 use crate::stream::StreamCore;
 
 /// What a window's owner shares with whoever may evict it.
@@ -52,6 +53,7 @@ impl<B: Backend> WindowGuard<B> {
             let (expected, found) = (device.id, shared.device.id);
             return Err(Error::WrongDevice { operation: "prepare", object: "graph", expected, found });
         }
+        compaction::before_capture(device, core.slot);
         let window = Arc::new(Window {
             id: device.captures.open(core.id),
             gate: Gate::new(),

@@ -21,6 +21,11 @@ pub struct NodeInfo {
 }
 
 impl<B: Backend> Graph<B> {
+    /// The number of this graph among those of its device, as [`MemoryReport`](crate::MemoryReport) names it.
+    pub fn id(&self) -> u64 {
+        self.core.id
+    }
+
     /// How many operations a replay runs. Zeroing that nobody could tell from none is left out.
     pub fn nodes(&self) -> usize {
         self.core.list.nodes.len()

@@ -55,6 +55,7 @@ pub struct Graph<B: Backend = Host> {
 
 /// What a graph is made of.
 pub struct GraphCore<B: Backend> {
+    pub(crate) id: u64,
     pub(crate) device: Arc<DeviceCore<B>>,
     pub(crate) order: Arc<GraphOrder>,
     pub(crate) exec: Arc<B::Exec>,
@@ -158,6 +159,7 @@ impl<B: Backend> Drop for GraphCore<B> {
     /// Folds the last replay back into every member, before the members are let go: whoever uses them, or gets their
     /// bytes, waits for it.
     fn drop(&mut self) {
+        self.device.memory.arenas.lock().retain(|arena| arena.graph != self.id);
         let _everything = enter_all(&self.device);
         let last = self.order.state.lock().last;
         for (alloc, ranges) in self.members.iter().zip(&self.footprints) {

@@ -13,8 +13,9 @@ use crate::backend::{Backend, Contents};
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
-use crate::memory::pool::Lease;
-use crate::memory::{Reserved, release};
+use crate::memory::pool::{Lease, release};
+use crate::memory::reserve::{introduce, reserve_for};
+use crate::memory::{AllocationMode, Reserved};
 use crate::order::{GraphOrder, Marks, Membership, Owner, Uses};
 
 /// The memory behind one buffer and the parts split off it.
@@ -31,11 +32,19 @@ pub struct Allocation<B: Backend> {
     pub(crate) state: Mutex<State<B>>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Buffer,
+    Arena,
+}
+
 /// What the order of things knows of an allocation.
 pub(crate) struct State<B: Backend> {
     pub(crate) home: Home<B>,
     pub(crate) uses: Uses,
     pub(crate) members: SmallVec<[Membership; 1]>,
+    /// How many open windows and raw addresses hold the bytes where they are.
+    pub(crate) pins: u32,
 }
 
 /// Where the bytes are.
@@ -51,18 +60,26 @@ pub(crate) enum Home<B: Backend> {
 }
 
 impl<B: Backend> Allocation<B> {
-    /// An allocation of `slot`; `reserved` is `None` for one without bytes.
+    /// An allocation of `bytes` bytes, more than none, that are there now.
+    ///
+    /// # Errors
+    /// As for [`reserve`](crate::memory::reserve::reserve).
     pub(crate) fn placed(
         device: &Arc<DeviceCore<B>>,
         slot: u32,
         bytes: usize,
-        reserved: Option<Reserved<B>>,
-    ) -> Arc<Self> {
-        let (home, history) = match reserved {
-            Some(Reserved { contents, lease, history }) => (Home::Placed { contents, lease }, history),
-            None => (Home::Empty, Marks::default()),
-        };
-        Self::new(device, slot, bytes, home, history, false)
+        mode: AllocationMode,
+    ) -> Result<Arc<Self>> {
+        reserve_for(device, slot, bytes, mode, |Reserved { contents, lease, history }, id| {
+            let home = Home::Placed { contents, lease };
+            Self::new(device, (id, slot), bytes, home, history, Kind::Buffer)
+        })
+    }
+
+    /// An allocation without bytes.
+    pub(crate) fn empty(device: &Arc<DeviceCore<B>>, slot: u32) -> Arc<Self> {
+        let id = device.next_allocation();
+        Self::new(device, (id, slot), 0, Home::Empty, Marks::default(), Kind::Buffer)
     }
 
     /// The arena of a graph.
@@ -73,7 +90,8 @@ impl<B: Backend> Allocation<B> {
         reserved: Reserved<B>,
     ) -> Arc<Self> {
         let Reserved { contents, lease, history } = reserved;
-        Self::new(device, slot, bytes, Home::Placed { contents, lease }, history, true)
+        let (id, home) = (device.next_allocation(), Home::Placed { contents, lease });
+        Self::new(device, (id, slot), bytes, home, history, Kind::Arena)
     }
 
     /// An allocation that exists in `window` only, so far.
@@ -84,25 +102,25 @@ impl<B: Backend> Allocation<B> {
         window: WindowId,
     ) -> Arc<Self> {
         let home = if bytes == 0 { Home::Empty } else { Home::Recording(window) };
-        Self::new(device, slot, bytes, home, Marks::default(), false)
+        Self::new(device, (device.next_allocation(), slot), bytes, home, Marks::default(), Kind::Buffer)
     }
 
     fn new(
         device: &Arc<DeviceCore<B>>,
-        slot: u32,
+        (id, slot): (u64, u32),
         bytes: usize,
         home: Home<B>,
         history: Marks,
-        is_arena: bool,
+        kind: Kind,
     ) -> Arc<Self> {
-        let state = State { home, uses: Uses::born(bytes, history), members: SmallVec::new() };
+        let uses = Uses::born(bytes, history);
         Arc::new(Allocation {
             device: device.clone(),
-            id: device.next_allocation(),
+            id,
             bytes,
-            is_arena,
+            is_arena: kind == Kind::Arena,
             owner: Owner::new(slot),
-            state: Mutex::new(state),
+            state: Mutex::new(State { home, uses, members: SmallVec::new(), pins: 0 }),
         })
     }
 
@@ -112,10 +130,29 @@ impl<B: Backend> Allocation<B> {
 
     /// Gives a recorded allocation its bytes: it outlives its recording. Under every lock of the device, since from
     /// here on other streams may use it.
-    pub(crate) fn place(&self, reserved: Reserved<B>) {
+    pub(crate) fn place(self: &Arc<Self>, reserved: Reserved<B>) {
+        let Reserved { contents, lease, history } = reserved;
         let mut state = self.state.lock();
-        state.home = Home::Placed { contents: reserved.contents, lease: reserved.lease };
-        state.uses = Uses::born(self.bytes, reserved.history);
+        state.home = Home::Placed { contents, lease };
+        state.uses = Uses::born(self.bytes, history);
+        drop(state);
+        introduce(&self.device, &lease, self);
+    }
+
+    /// Bytes that must stay where they are.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        let state = self.state.lock();
+        match &state.home {
+            Home::Placed { lease, .. } if state.is_pinned() => lease.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Marks all of the bytes as unwritten, for `cause`. Nobody has used them yet.
+    pub(crate) fn taint(&self, cause: Error) {
+        if let Home::Placed { contents, .. } = &self.state.lock().home {
+            contents.taint.set(0..self.bytes, Arc::new(cause));
+        }
     }
 
     /// Marks an allocation born in a recording as one that will never have bytes.
@@ -148,6 +185,11 @@ impl<B: Backend> State<B> {
         members.map(|member| &*member.graph)
     }
 
+    /// Whether the bytes must stay where they are: a graph, an open window or a raw address counts on it.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins > 0 || !self.members.is_empty()
+    }
+
     /// Whether `window` may record a use.
     pub(crate) fn recordable(&self, operation: &'static str, in_window: WindowId) -> Result<()> {
         match &self.home {
@@ -162,7 +204,7 @@ impl<B: Backend> Drop for Allocation<B> {
         let state = self.state.get_mut();
         if let Home::Placed { contents, lease } = std::mem::replace(&mut state.home, Home::Empty) {
             let history = state.uses.history(&(0..self.bytes));
-            release(&self.device, &contents, lease, history);
+            release(&self.device, contents, lease, history);
         }
     }
 }

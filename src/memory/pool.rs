@@ -1,37 +1,40 @@
-//! A slot's pool: pages of the driver, divided in constant time, and large pages kept whole.
-//!
-//! A page remembers the last uses of its free bytes, and a new tenant is born with them: so freed bytes can be handed
-//! out again at once, to be used first on whichever slot.
+//! A slot's pool: shared pages, and pages that one tenant has to itself.
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use offset_allocator::{Allocation as Block, Allocator};
+use offset_allocator::Allocation as Block;
 
 use crate::backend::{Backend, Contents, Page};
 use crate::device::DeviceCore;
-use crate::error::Result;
-use crate::memory::allocate_page;
-use crate::order::{Marks, Uses};
+use crate::memory::Reserved;
+use crate::memory::allocation::Allocation;
+use crate::memory::page::{Room, SharedPage, Taken, Tenants};
+use crate::order::Marks;
+use crate::taint::Taint;
 
-/// Pages are this large unless one tenant needs more.
-const PAGE: usize = 2 << 20;
-
-/// Tenants above this have a page to themselves, so that they leave no holes in shared ones.
-const LARGE: usize = PAGE / 4;
-
-/// How many free large pages a pool keeps for the next tenant of their size.
+/// How many free whole pages a pool keeps for the next tenant of their size.
 const KEPT: usize = 16;
 
 /// What a tenant holds of a pool.
+#[derive(Clone, Copy)]
 pub(crate) enum Lease {
     /// A block of a shared page.
-    Block { slot: u32, page: u64, block: Block, bytes: usize },
+    Block { slot: u32, page: u32, tenant: u32, block: Block, bytes: usize },
     /// A page to itself, kept by the pool afterwards.
-    Whole { slot: u32, bytes: usize },
+    Whole { slot: u32, tenant: u32, bytes: usize, fit: Fit },
     /// A page to itself, given back to the driver afterwards.
     Dedicated { bytes: usize },
+}
+
+/// Which tenants a kept page is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Those of about its size.
+    Close,
+    /// Those of exactly its size.
+    Exact,
 }
 
 impl Lease {
@@ -42,148 +45,205 @@ impl Lease {
     }
 }
 
-/// Where a new tenant lives.
-pub(crate) struct Place<B: Backend> {
-    pub(crate) page: Arc<Page<B>>,
-    pub(crate) offset: usize,
-    pub(crate) lease: Lease,
-    pub(crate) history: Marks,
-}
-
 pub(crate) struct Pool<B: Backend> {
-    shared: Vec<Shared<B>>,
-    /// Free large pages, with the uses that their next tenant waits for.
-    large: Vec<(Arc<Page<B>>, Marks)>,
-    next: u64,
+    /// By number, which a page keeps for as long as it has tenants: cleaning up renumbers nothing.
+    pub(crate) shared: Vec<Option<SharedPage<B>>>,
+    /// The page that took the last tenant.
+    latest: usize,
+    /// Who has a page to itself.
+    pub(crate) whole: Tenants<B>,
+    kept: Vec<Kept<B>>,
+    /// Bytes of all its pages, and of those that tenants have.
+    pub(crate) held: usize,
+    pub(crate) in_use: usize,
+    allocations: u64,
 }
 
-struct Shared<B: Backend> {
-    id: u64,
+/// A whole page without a tenant.
+struct Kept<B: Backend> {
     page: Arc<Page<B>>,
-    blocks: Allocator<u32>,
-    tenants: usize,
-    free: usize,
-    /// The last uses of bytes that are free now.
-    residue: Uses,
+    fit: Fit,
+    /// What its next tenant waits for.
+    history: Marks,
 }
 
 impl<B: Backend> Default for Pool<B> {
     fn default() -> Self {
-        Pool { shared: Vec::new(), large: Vec::new(), next: 0 }
+        let (shared, kept) = (Vec::new(), Vec::new());
+        Pool { shared, latest: 0, whole: Tenants::default(), kept, held: 0, in_use: 0, allocations: 0 }
     }
 }
 
 impl<B: Backend> Pool<B> {
+    /// Every page that is kept or has a tenant with a page to itself.
+    pub(crate) fn whole_pages(&self) -> usize {
+        self.whole.count() + self.kept.len()
+    }
+
     pub(crate) fn free_bytes(&self) -> usize {
-        let large: usize = self.large.iter().map(|(page, _)| page.bytes).sum();
-        large + self.shared.iter().map(|shared| shared.free).sum::<usize>()
+        self.held - self.in_use
     }
 
-    /// A block of any shared page that has one.
-    fn block(&mut self, device: &DeviceCore<B>, slot: u32, bytes: usize) -> Option<Place<B>> {
-        let granule = device.limits.alignment;
-        let units = u32::try_from(bytes / granule).ok()?;
-        self.shared.iter_mut().filter(|shared| shared.free >= bytes).find_map(|shared| {
-            let block = shared.blocks.allocate(units)?;
-            shared.tenants += 1;
-            shared.free -= bytes;
-            let offset = block.offset as usize * granule;
-            shared.residue.prune(|mark| !device.passed(mark));
-            let history = shared.residue.history(&(offset..offset + bytes));
-            let lease = Lease::Block { slot, page: shared.id, block, bytes };
-            Some(Place { page: shared.page.clone(), offset, lease, history })
-        })
+    /// The most that one tenant could have without a new page.
+    pub(crate) fn largest_free(&self) -> usize {
+        let shared = self.shared.iter().flatten().map(SharedPage::largest_free);
+        shared.chain(self.kept.iter().map(|kept| kept.page.bytes)).max().unwrap_or(0)
     }
 
-    /// The smallest kept page that fits without wasting more than a quarter.
-    fn kept(&mut self, slot: u32, bytes: usize) -> Option<Place<B>> {
-        let fits = |page: &Page<B>| page.bytes >= bytes && page.bytes - bytes <= bytes / 4;
-        let candidates = self.large.iter().enumerate().filter(|(_, (page, _))| fits(page));
-        let (index, _) = candidates.min_by_key(|(_, (page, _))| page.bytes)?;
-        let (page, history) = self.large.swap_remove(index);
-        let lease = Lease::Whole { slot, bytes: page.bytes };
-        Some(Place { page, offset: 0, lease, history })
+    /// A number for a new allocation, which only this pool gives, and only once.
+    ///
+    /// `slot` numbers the pool. Others have even numbers (see [`DeviceCore::next_allocation`]).
+    pub(crate) fn next_allocation(&mut self, slot: u32) -> u64 {
+        self.allocations += 1;
+        (self.allocations << 7) | (u64::from(slot) << 1) | 1
     }
 
-    fn add(&mut self, page: Arc<Page<B>>, granule: usize) {
-        let units = u32::try_from(page.bytes / granule).unwrap_or(u32::MAX);
-        let blocks = Allocator::with_max_allocs(units, units.saturating_add(2));
-        let (id, free) = (self.next, page.bytes);
-        self.next += 1;
-        self.shared.push(Shared { id, page, blocks, tenants: 0, free, residue: Uses::default() });
+    /// A block of a shared page that has one: the page that took the last tenant, or the first one.
+    pub(crate) fn block(&mut self, slot: u32, bytes: usize, room: Room) -> Option<Reserved<B>> {
+        let latest = self.latest;
+        let rest = (0..self.shared.len()).filter(|index| *index != latest);
+        std::iter::once(latest).chain(rest).find_map(|index| self.block_of(index, slot, bytes, room))
+    }
+
+    /// A block of the fullest page that has one: what is moved there need not be moved again.
+    pub(crate) fn tightest_block(&mut self, slot: u32, bytes: usize) -> Option<Reserved<B>> {
+        let pages = self.shared.iter().enumerate();
+        let welcoming = pages.filter_map(|(index, page)| {
+            let page = page.as_ref().filter(|page| page.welcomes(bytes, Room::Any))?;
+            Some((page.free_bytes(), index))
+        });
+        let mut by_room: Vec<(usize, usize)> = welcoming.collect();
+        by_room.sort_unstable();
+        by_room.into_iter().find_map(|(_, index)| self.block_of(index, slot, bytes, Room::Any))
+    }
+
+    /// A block of one page.
+    pub(crate) fn block_of(
+        &mut self,
+        index: usize,
+        slot: u32,
+        bytes: usize,
+        room: Room,
+    ) -> Option<Reserved<B>> {
+        let shared = self.shared.get_mut(index)?.as_mut().filter(|shared| shared.welcomes(bytes, room))?;
+        let Taken { contents, block, tenant, history } = shared.take(bytes)?;
+        self.in_use += bytes;
+        self.latest = index;
+        let lease = Lease::Block { slot, page: index as u32, tenant, block, bytes };
+        Some(Reserved { contents, lease, history })
+    }
+
+    /// A kept page: of exactly these bytes, or the smallest that does not waste more than a quarter of them.
+    pub(crate) fn kept(&mut self, slot: u32, bytes: usize, fit: Fit) -> Option<Reserved<B>> {
+        let spare = if fit == Fit::Exact { 0 } else { bytes / 4 };
+        let fits =
+            |kept: &Kept<B>| kept.fit == fit && kept.page.bytes >= bytes && kept.page.bytes - bytes <= spare;
+        let candidates = self.kept.iter().enumerate().filter(|(_, kept)| fits(kept));
+        let (index, _) = candidates.min_by_key(|(_, kept)| kept.page.bytes)?;
+        let Kept { page, history, .. } = self.kept.swap_remove(index);
+        Some(self.occupy(slot, page, fit, history))
+    }
+
+    /// Takes a new page in, for one tenant.
+    pub(crate) fn add_whole(&mut self, slot: u32, page: Arc<Page<B>>, fit: Fit) -> Reserved<B> {
+        self.held += page.bytes;
+        self.occupy(slot, page, fit, Marks::default())
+    }
+
+    fn occupy(&mut self, slot: u32, page: Arc<Page<B>>, fit: Fit, history: Marks) -> Reserved<B> {
+        self.in_use += page.bytes;
+        let lease = Lease::Whole { slot, tenant: self.whole.insert(), bytes: page.bytes, fit };
+        Reserved::new(page, lease, history)
+    }
+
+    /// Takes a new page in, to be shared; returns its number.
+    pub(crate) fn add_shared(&mut self, page: Arc<Page<B>>, granule: usize) -> usize {
+        self.held += page.bytes;
+        let shared = Some(SharedPage::new(page, granule));
+        match self.shared.iter_mut().position(|entry| entry.is_none()) {
+            Some(index) => {
+                if let Some(entry) = self.shared.get_mut(index) {
+                    *entry = shared;
+                }
+                index
+            }
+            None => {
+                self.shared.push(shared);
+                self.shared.len() - 1
+            }
+        }
+    }
+
+    /// Tells the page of `lease` who its tenant is, so that it can be moved.
+    pub(crate) fn introduce(&mut self, lease: &Lease, tenant: Weak<Allocation<B>>) {
+        match *lease {
+            Lease::Block { page, tenant: index, .. } => {
+                if let Some(Some(shared)) = self.shared.get_mut(page as usize) {
+                    shared.tenants.introduce(index, tenant);
+                }
+            }
+            Lease::Whole { tenant: index, .. } => self.whole.introduce(index, tenant),
+            Lease::Dedicated { .. } => {}
+        }
+    }
+
+    /// Takes the shared page off, if it has no tenant.
+    pub(crate) fn remove_empty(&mut self, index: usize) -> Option<(Arc<Page<B>>, Marks)> {
+        let entry = self.shared.get_mut(index)?;
+        let shared = entry.take_if(|shared| shared.tenants.count() == 0)?;
+        self.held -= shared.page().bytes;
+        Some((shared.page().clone(), shared.history()))
+    }
+
+    /// Takes off every page that has no tenant.
+    pub(crate) fn remove_free(&mut self) -> Vec<(Arc<Page<B>>, Marks)> {
+        let mut removed: Vec<_> = self.kept.drain(..).map(|kept| (kept.page, kept.history)).collect();
+        self.held -= removed.iter().map(|(page, _)| page.bytes).sum::<usize>();
+        removed.extend((0..self.shared.len()).filter_map(|index| self.remove_empty(index)));
+        while self.shared.pop_if(|entry| entry.is_none()).is_some() {}
+        removed
     }
 }
 
-/// Bytes from the pool of `slot`; `bytes` is a multiple of the device's alignment.
-pub(crate) fn take<B: Backend>(device: &DeviceCore<B>, slot: u32, bytes: usize) -> Result<Place<B>> {
-    let pool = &device.slot(slot).pool;
-    if bytes > LARGE {
-        if let Some(place) = pool.lock().kept(slot, bytes) {
-            return Ok(place);
-        }
-        let page = allocate_page(device, slot, bytes)?;
-        let lease = Lease::Whole { slot, bytes: page.bytes };
-        return Ok(Place { page, offset: 0, lease, history: Marks::default() });
-    }
-    if let Some(place) = pool.lock().block(device, slot, bytes) {
-        return Ok(place);
-    }
-    match allocate_page(device, slot, PAGE) {
-        Ok(page) => {
-            let mut pool = pool.lock();
-            pool.add(page, device.limits.alignment);
-            let place = pool.block(device, slot, bytes);
-            drop(pool);
-            place.map_or_else(|| take_dedicated(device, slot, bytes), Ok)
-        }
-        // Where a whole page is too much, the bytes alone may still be had.
-        Err(crate::Error::OutOfMemory { .. }) => take_dedicated(device, slot, bytes),
-        Err(error) => Err(error),
+impl<B: Backend> Reserved<B> {
+    /// All of a page.
+    pub(crate) fn new(page: Arc<Page<B>>, lease: Lease, history: Marks) -> Self {
+        let contents = Contents { page, offset: 0, taint: Taint::default() };
+        Reserved { contents: Arc::new(contents), lease, history }
     }
 }
 
-/// A page to itself, that no pool keeps.
-pub(crate) fn take_dedicated<B: Backend>(
+/// Gives the bytes of a tenant back to where they came from. Never calls the driver, never waits.
+pub(crate) fn release<B: Backend>(
     device: &DeviceCore<B>,
-    slot: u32,
-    bytes: usize,
-) -> Result<Place<B>> {
-    let page = allocate_page(device, slot, bytes)?;
-    let lease = Lease::Dedicated { bytes: page.bytes };
-    Ok(Place { page, offset: 0, lease, history: Marks::default() })
-}
-
-pub(crate) fn give<B: Backend>(device: &DeviceCore<B>, contents: &Contents<B>, lease: Lease, history: Marks) {
-    match lease {
-        Lease::Dedicated { .. } => device.memory.graveyard.condemn(contents.page.clone(), history),
-        Lease::Whole { slot, .. } => {
-            let mut pool = device.slot(slot).pool.lock();
-            pool.large.push((contents.page.clone(), history));
-            if pool.large.len() > KEPT {
-                let (page, history) = pool.large.remove(0);
-                device.memory.graveyard.condemn(page, history);
-            }
+    contents: Arc<Contents<B>>,
+    lease: Lease,
+    history: Marks,
+) {
+    let condemned = match lease {
+        Lease::Dedicated { bytes } => {
+            device.memory.dedicated.leave(bytes);
+            Some((contents.page.clone(), history))
         }
-        Lease::Block { slot, page, block, bytes } => {
+        Lease::Whole { slot, tenant, bytes, fit } => {
             let mut pool = device.slot(slot).pool.lock();
-            if let Some(shared) = pool.shared.iter_mut().find(|shared| shared.id == page) {
-                shared.blocks.free(block);
-                shared.tenants -= 1;
-                shared.free += bytes;
-                shared.residue.replace(contents.offset..contents.offset + bytes, history);
-            }
+            pool.in_use -= bytes;
+            pool.whole.remove(tenant);
+            pool.kept.push(Kept { page: contents.page.clone(), fit, history });
+            let oldest = (pool.kept.len() > KEPT).then(|| pool.kept.remove(0));
+            pool.held -= oldest.as_ref().map_or(0, |kept| kept.page.bytes);
+            oldest.map(|kept| (kept.page, kept.history))
         }
+        Lease::Block { slot, page, tenant, block, bytes } => {
+            let mut pool = device.slot(slot).pool.lock();
+            pool.in_use -= bytes;
+            if let Some(Some(shared)) = pool.shared.get_mut(page as usize) {
+                shared.give(contents, (block, tenant, bytes), history, |mark| device.passed(mark));
+            }
+            None
+        }
+    };
+    if let Some((page, history)) = condemned {
+        device.memory.graveyard.condemn(page, history);
     }
-}
-
-/// Sends every page that has no tenant to the graveyard.
-pub(crate) fn condemn_free<B: Backend>(device: &DeviceCore<B>, pool: &mut Pool<B>) {
-    let graveyard = &device.memory.graveyard;
-    pool.large.drain(..).for_each(|(page, history)| graveyard.condemn(page, history));
-    pool.shared.retain(|shared| {
-        if shared.tenants == 0 {
-            graveyard.condemn(shared.page.clone(), shared.residue.history(&(0..shared.page.bytes)));
-        }
-        shared.tenants > 0
-    });
 }

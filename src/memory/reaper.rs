@@ -49,6 +49,10 @@ impl<B: Backend> Graveyard<B> {
         self.bell.notify_one();
     }
 
+    pub(crate) fn pages(&self) -> usize {
+        self.state.lock().pages.len()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().pages.iter().map(|(page, _)| page.bytes).sum()
     }

@@ -30,12 +30,16 @@ pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
     if machine.poison.is_set() {
         return skip(command, machine.poison.error().map(Arc::new));
     }
-    if let Some(cause) = taint::admit(regions) {
+    // A move takes the taint of its source along, whatever that is.
+    let moves = matches!(command.job.0, Work::Move);
+    if !moves && let Some(cause) = taint::admit(regions) {
         return skip(command, Some(cause));
     }
     match guarded(machine, command) {
         Ok(()) => {
-            taint::settle(regions);
+            if !moves {
+                taint::settle(regions);
+            }
             Outcome::Done
         }
         Err(error) => {
@@ -127,6 +131,13 @@ fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
             copy(from, to);
             Ok(())
         }
+        (Work::Move, [from, to]) => {
+            copy(from, to);
+            if let (Some(from), Some(to)) = (&from.contents, &to.contents) {
+                to.taint.adopt(&from.taint);
+            }
+            Ok(())
+        }
         (Work::Fill, [to]) => {
             fill(to, &args.scalars);
             Ok(())
@@ -147,7 +158,7 @@ fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
             *at.lock() = Some(Instant::now());
             Ok(())
         }
-        (Work::Copy | Work::Fill | Work::Write { .. } | Work::Read { .. }, _) => {
+        (Work::Copy | Work::Move | Work::Fill | Work::Write { .. } | Work::Read { .. }, _) => {
             debug_assert!(false, "the core gathers the regions that a job has");
             Ok(())
         }

@@ -253,6 +253,10 @@ impl Driver for Host {
         Ok(())
     }
 
+    fn address(memory: &HostMemory, offset: usize) -> Option<u64> {
+        memory.address(offset, 0).map(|address| address.as_ptr().expose_provenance() as u64)
+    }
+
     fn refuses_unwritten_reads(&self) -> bool {
         self.machine.options.unwritten_reads == UnwrittenReads::Refuse
     }

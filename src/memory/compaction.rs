@@ -1,0 +1,224 @@
+//! Moving tenants together, so that pages become empty and can go back to the driver.
+//!
+//! A move is a copy in stream order, enqueued under the locks of every slot: it waits for every use that was enqueued
+//! on the old bytes, and whatever is enqueued afterwards on the tenant finds the new ones and waits for the move. Nobody
+//! else waits, and other threads get their turn between two batches of moves.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::access::Access;
+use crate::backend::command::Work as What;
+use crate::backend::{Backend, Command, Contents, Job, Region};
+use crate::device::DeviceCore;
+use crate::memory::allocation::{Allocation, Home};
+use crate::memory::page::SharedPage;
+use crate::memory::pool::release;
+use crate::memory::reserve::introduce;
+use crate::memory::{Reserved, sizes};
+use crate::order::{Everything, Mark, Marks, Uses, enter_all};
+use crate::submit::wait_for;
+
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compaction {
+    /// Buffers that were moved.
+    pub buffers: usize,
+    /// Bytes of those buffers.
+    pub bytes: usize,
+    /// Pages that became empty, and go back to the driver as soon as the moves have run.
+    pub pages: usize,
+}
+
+/// How many moves are enqueued before other threads get their turn.
+const BATCH: usize = 32;
+
+/// Which pages are worth emptying.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    /// All whose tenants fit elsewhere.
+    Any,
+    /// Only those of one slot that are hardly used, or smaller than the pool's pages are by now.
+    Outdated { slot: u32 },
+}
+
+/// A shared page, by the slot of its pool and its number there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct PageId {
+    slot: u32,
+    index: usize,
+}
+
+/// Empties every shared page of the device whose tenants fit on others.
+pub(crate) fn compact<B: Backend>(device: &DeviceCore<B>) -> Compaction {
+    empty_pages(device, Worth::Any)
+}
+
+/// Before a capture of a stream of `slot`: a graph would pin what is moved away now where it is.
+pub(crate) fn before_capture<B: Backend>(device: &DeviceCore<B>, slot: u32) {
+    // One lock and a look at a few numbers, where there is nothing to do.
+    let pool = device.slot(slot).pool.lock();
+    let next = sizes::next_shared(pool.held);
+    let shared = || pool.shared.iter().flatten();
+    let worth = shared().count() > 1 && shared().any(|page| is_outdated(page, next));
+    drop(pool);
+    if worth {
+        empty_pages(device, Worth::Outdated { slot });
+    }
+}
+
+fn is_outdated<B: Backend>(page: &SharedPage<B>, next: usize) -> bool {
+    page.used_bytes() <= page.page().bytes / 4 || page.page().bytes < next
+}
+
+fn empty_pages<B: Backend>(device: &DeviceCore<B>, worth: Worth) -> Compaction {
+    let mut done = Compaction::default();
+    let mut tried: Vec<PageId> = Vec::new();
+    while let Some(source) = choose(device, worth, &tried) {
+        tried.push(source);
+        while batch(device, source, &mut done) {}
+        reopen(device, source);
+        let emptied = device.slot(source.slot).pool.lock().remove_empty(source.index);
+        if let Some((page, history)) = emptied {
+            device.memory.graveyard.condemn(page, history);
+            done.pages += 1;
+            // A number that is free may name another page from here on.
+            tried.retain(|page| *page != source);
+        }
+    }
+    done
+}
+
+/// The page with the fewest bytes in use that was not tried yet, closed to new tenants.
+fn choose<B: Backend>(device: &DeviceCore<B>, worth: Worth, tried: &[PageId]) -> Option<PageId> {
+    let mut free = 0;
+    let mut best: Option<(usize, PageId, usize)> = None;
+    for (slot, core) in (0u32..).zip(&device.slots) {
+        let pool = core.pool.lock();
+        let next = sizes::next_shared(pool.held);
+        for (index, page) in pool.shared.iter().enumerate() {
+            let Some(page) = page else { continue };
+            free += page.free_bytes();
+            let id = PageId { slot, index };
+            let wanted = match worth {
+                Worth::Any => true,
+                Worth::Outdated { slot: only } => only == slot && is_outdated(page, next),
+            };
+            let used = page.used_bytes();
+            if wanted && used > 0 && !tried.contains(&id) && best.is_none_or(|(least, ..)| used < least) {
+                best = Some((used, id, page.free_bytes()));
+            }
+        }
+    }
+    let (used, id, own) = best?;
+    if used > free - own {
+        return None;
+    }
+    let mut pool = device.slot(id.slot).pool.lock();
+    let page = pool.shared.get_mut(id.index)?.as_mut()?;
+    page.closed = true;
+    Some(id)
+}
+
+fn reopen<B: Backend>(device: &DeviceCore<B>, id: PageId) {
+    let mut pool = device.slot(id.slot).pool.lock();
+    if let Some(Some(page)) = pool.shared.get_mut(id.index) {
+        page.closed = false;
+    }
+}
+
+/// Moves up to a batch of tenants off `source`, all in one step of the device's order. Returns whether more can go.
+fn batch<B: Backend>(device: &DeviceCore<B>, source: PageId, done: &mut Compaction) -> bool {
+    device.backend.throttle(&device.slot(source.slot).queue);
+    let mut everything = enter_all(device);
+    let tenants = tenants(device, source);
+    // Emptied in part, a page gives nothing back: whoever is pinned keeps the others where they are.
+    let stuck = device.poison.is_set() || tenants.iter().any(|tenant| tenant.state.lock().is_pinned());
+    let before = done.buffers;
+    let moved = !stuck
+        && tenants.iter().take(BATCH).all(|tenant| relocate(device, &mut everything, source, tenant, done));
+    let more = moved && done.buffers > before && tenants.len() > BATCH;
+    // Locks first: these may be the last references to tenants, whose bytes then go back to their pool.
+    drop(everything);
+    drop(tenants);
+    more
+}
+
+fn tenants<B: Backend>(device: &DeviceCore<B>, source: PageId) -> Vec<Arc<Allocation<B>>> {
+    let pool = device.slot(source.slot).pool.lock();
+    match pool.shared.get(source.index) {
+        Some(Some(page)) => page.tenants.alive().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Moves one tenant. `false` if there is no room for it, or if the driver refuses, and then it stays where it is.
+fn relocate<B: Backend>(
+    device: &DeviceCore<B>,
+    everything: &mut Everything<'_>,
+    source: PageId,
+    tenant: &Arc<Allocation<B>>,
+    done: &mut Compaction,
+) -> bool {
+    let mut state = tenant.state.lock();
+    let Home::Placed { contents: old, lease: old_lease } = &state.home else { return true };
+    let (old, old_lease) = (old.clone(), *old_lease);
+    let Some(new) = room(device, source, old_lease.bytes()) else { return false };
+    let mut waits = state.uses.history(&(0..tenant.bytes));
+    waits.extend(&new.history);
+    let Some(mark) = enqueue(device, everything, source.slot, &waits, [&old, &new.contents], tenant.bytes)
+    else {
+        release(device, new.contents, new.lease, new.history);
+        return false;
+    };
+    let mut moved = Marks::default();
+    moved.add(mark);
+    introduce(device, &new.lease, tenant);
+    state.home = Home::Placed { contents: new.contents, lease: new.lease };
+    state.uses = Uses::born(tenant.bytes, moved.clone());
+    drop(state);
+    // The move waited for every use of the old bytes: whoever gets them waits for the move alone.
+    release(device, old, old_lease, moved);
+    done.buffers += 1;
+    done.bytes += tenant.bytes;
+    true
+}
+
+/// Room on another page: of the same pool if it has any, or else of any other.
+fn room<B: Backend>(device: &DeviceCore<B>, source: PageId, bytes: usize) -> Option<Reserved<B>> {
+    let slots = device.slots.len() as u32;
+    let others = (0..slots).filter(|slot| *slot != source.slot);
+    std::iter::once(source.slot).chain(others).find_map(|slot| {
+        let mut pool = device.slot(slot).pool.lock();
+        pool.tightest_block(slot, bytes)
+    })
+}
+
+/// Enqueues a move on `slot`; `None` if the driver refuses it, and then nothing was enqueued.
+fn enqueue<B: Backend>(
+    device: &DeviceCore<B>,
+    everything: &mut Everything<'_>,
+    slot: u32,
+    waits: &Marks,
+    [old, new]: [&Arc<Contents<B>>; 2],
+    bytes: usize,
+) -> Option<Mark> {
+    wait_for(device, slot, waits).ok()?;
+    let lane = everything.lane(slot)?;
+    let mark = Mark { slot, seq: lane.seq + 1 };
+    let mut args = device.slot(slot).spares.take();
+    for (contents, access) in [(old, Access::Read), (new, Access::Write)] {
+        args.regions.push(Region { contents: Some(contents.clone()), start: 0, end: bytes, access });
+    }
+    let mut command = Command { job: Job(What::Move), args };
+    let queue = &device.slot(slot).queue;
+    if let Err(fault) = device.backend.submit(queue, mark.seq, &device.by, &mut command) {
+        device.poison.absorb(fault);
+        device.slot(slot).spares.give(command.args);
+        return None;
+    }
+    lane.seq = mark.seq;
+    Some(mark)
+}

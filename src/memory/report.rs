@@ -1,0 +1,210 @@
+//! Where the bytes of a device are.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::backend::Backend;
+use crate::device::DeviceCore;
+use crate::memory::allocation::Allocation;
+use crate::memory::pool::Pool;
+
+/// Where the memory of a device is, as one moment saw it; made by [`Device::memory_report`](crate::Device::memory_report).
+///
+/// All numbers are bytes unless they say otherwise. Prints as a table; with the feature `serde` it can be serialised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// The number of the device.
+    pub device: u32,
+    /// The most that the device may hold from the driver, if its options set a limit.
+    pub limit: Option<usize>,
+    /// Held from the driver.
+    pub held: usize,
+    /// Of those, what belongs to live buffers and to the arenas of graphs, with what alignment adds.
+    pub in_use: usize,
+    /// The pools, one for each slot.
+    pub pools: Vec<PoolReport>,
+    /// Pages that one buffer or arena has to itself and no pool keeps.
+    pub dedicated: DedicatedReport,
+    /// Each graph's arena.
+    pub arenas: Vec<ArenaReport>,
+    /// What waits for work in flight.
+    pub pending: PendingReport,
+}
+
+/// The pool of one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// The slot.
+    pub slot: usize,
+    /// How many pages it has.
+    pub pages: usize,
+    /// Bytes of its pages.
+    pub held: usize,
+    /// Of those, what buffers have.
+    pub in_use: usize,
+    /// Of those, what nobody has.
+    pub free: usize,
+    /// The largest piece that one buffer could have without a new page.
+    pub largest_free: usize,
+    /// Of those in use, what a graph, an open window or a raw address holds where it is.
+    pub pinned: usize,
+}
+
+/// Pages that belong to one buffer or arena each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct DedicatedReport {
+    /// How many there are.
+    pub pages: usize,
+    /// Bytes of them.
+    pub bytes: usize,
+}
+
+/// The arena of one graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ArenaReport {
+    /// The graph, as [`Graph::id`](crate::Graph::id) says.
+    pub graph: u64,
+    /// Bytes that the graph needs of it.
+    pub bytes: usize,
+    /// Whether it is another graph's arena (see [`CaptureOptions::share_arena`](crate::CaptureOptions::share_arena)), and
+    /// so counted there.
+    pub shared: bool,
+}
+
+/// What waits for work in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct PendingReport {
+    /// Pages on their way back to the driver.
+    pub pages: usize,
+    /// Bytes of those pages; they count as held.
+    pub bytes: usize,
+}
+
+/// What a graph that lives has of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arena {
+    pub(crate) graph: u64,
+    pub(crate) bytes: usize,
+    pub(crate) shared: bool,
+}
+
+pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
+    let memory = &device.memory;
+    let pools: Vec<_> = (0..).zip(&device.slots).map(|(slot, core)| pool_report(slot, &core.pool)).collect();
+    let dedicated = DedicatedReport { pages: memory.dedicated.tenants(), bytes: memory.dedicated.bytes() };
+    let arenas = memory.arenas.lock();
+    let arenas = arenas.iter().filter(|arena| arena.bytes > 0);
+    let arenas =
+        arenas.map(|arena| ArenaReport { graph: arena.graph, bytes: arena.bytes, shared: arena.shared });
+    MemoryReport {
+        backend: B::NAME,
+        device: device.id,
+        limit: memory.limit,
+        held: memory.held.load(Ordering::Relaxed),
+        in_use: pools.iter().map(|pool| pool.in_use).sum::<usize>() + dedicated.bytes,
+        arenas: arenas.collect(),
+        pools,
+        dedicated,
+        pending: PendingReport { pages: memory.graveyard.pages(), bytes: memory.graveyard.bytes() },
+    }
+}
+
+fn pool_report<B: Backend>(slot: usize, pool: &parking_lot::Mutex<Pool<B>>) -> PoolReport {
+    let pool = pool.lock();
+    let shared = || pool.shared.iter().flatten();
+    let tenants: Vec<Arc<Allocation<B>>> =
+        shared().flat_map(|page| page.tenants.alive()).chain(pool.whole.alive()).collect();
+    let report = PoolReport {
+        slot,
+        pages: shared().count() + pool.whole_pages(),
+        held: pool.held,
+        in_use: pool.in_use,
+        free: pool.free_bytes(),
+        largest_free: pool.largest_free(),
+        pinned: 0,
+    };
+    // The pool's lock comes after a tenant's, and a tenant that goes last takes it too.
+    drop(pool);
+    PoolReport { pinned: tenants.iter().map(|tenant| tenant.pinned_bytes()).sum(), ..report }
+}
+
+impl fmt::Display for MemoryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let free = self.held.saturating_sub(self.in_use);
+        write!(f, "device {} ({}): {} held", self.device, self.backend, Bytes(self.held))?;
+        if let Some(limit) = self.limit {
+            write!(f, " of at most {}", Bytes(limit))?;
+        }
+        writeln!(f, ", {} in use, {} free or pending", Bytes(self.in_use), Bytes(free))?;
+        row(f, ["pool", "pages", "held", "in use", "free", "largest", "pinned"])?;
+        for pool in &self.pools {
+            let bytes = [pool.held, pool.in_use, pool.free, pool.largest_free, pool.pinned];
+            let [held, in_use, free, largest, pinned] = bytes.map(|bytes| Bytes(bytes).to_string());
+            let (slot, pages) = (pool.slot.to_string(), pool.pages.to_string());
+            row(f, [&slot, &pages, &held, &in_use, &free, &largest, &pinned])?;
+        }
+        for (name, pages, bytes) in [
+            ("dedicated", self.dedicated.pages, self.dedicated.bytes),
+            ("pending", self.pending.pages, self.pending.bytes),
+        ] {
+            row(f, [name, &pages.to_string(), &Bytes(bytes).to_string(), "", "", "", ""])?;
+        }
+        for arena in &self.arenas {
+            let name = format!("graph {}", arena.graph);
+            let of = if arena.shared { "in another graph's arena" } else { "arena" };
+            writeln!(f, "{name:<18}{:>12}  {of}", Bytes(arena.bytes))?;
+        }
+        Ok(())
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, cells: [&str; 7]) -> fmt::Result {
+    let [name, pages, rest @ ..] = cells;
+    write!(f, "{name:<10}{pages:>8}")?;
+    rest.iter().filter(|cell| !cell.is_empty()).try_for_each(|cell| write!(f, "{cell:>12}"))?;
+    writeln!(f)
+}
+
+/// Prints a number of bytes in the largest unit that has at least one.
+struct Bytes(usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        let text = match self.0 {
+            bytes @ 0..1024 => format!("{bytes} B"),
+            bytes => {
+                let power = (bytes.ilog2() / 10).min(UNITS.len() as u32);
+                let unit = UNITS.get(power as usize - 1).copied().unwrap_or("KiB");
+                format!("{:.1} {unit}", bytes as f64 / f64::from(power * 10).exp2())
+            }
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_printed_in_the_largest_unit_that_has_one() {
+        let printed = [0, 1023, 1024, 1536, 5 << 20, 3 << 30, 1 << 41].map(|bytes| Bytes(bytes).to_string());
+        assert_eq!(printed, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB", "2.0 TiB"]);
+    }
+}
