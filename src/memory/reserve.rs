@@ -18,14 +18,11 @@ use crate::order::Marks;
 /// How long a reservation waits for work in flight to give its memory back before it goes on without.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What was done to find room, from the cheapest to the dearest.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Usual,
-    /// What was free went back to the driver.
-    Released,
-    /// Pages were emptied by moving their tenants together.
-    Compacted,
+enum Attempt {
+    First,
+    /// Everything that could be given back was.
+    Last,
 }
 
 /// Bytes for a new tenant of `slot`.
@@ -44,18 +41,12 @@ pub(crate) fn reserve<B: Backend>(
         return Err(Error::BufferTooBig { requested: bytes, limit: limits.max_buffer });
     }
     let rounded = bytes.next_multiple_of(limits.alignment);
-    for stage in [Stage::Usual, Stage::Released, Stage::Compacted] {
-        match stage {
-            Stage::Usual => {}
-            Stage::Released => reclaim(device),
-            Stage::Compacted => {
-                compaction::compact(device);
-                reclaim(device);
-            }
-        }
-        if let Some(reserved) = attempt(device, slot, rounded, mode, stage)? {
-            return Ok(reserved);
-        }
+    if let Some(reserved) = try_reserve(device, slot, rounded, mode, Attempt::First)? {
+        return Ok(reserved);
+    }
+    reclaim(device, rounded);
+    if let Some(reserved) = try_reserve(device, slot, rounded, mode, Attempt::Last)? {
+        return Ok(reserved);
     }
     device.poison.check()?;
     let pool = device.slot(slot).pool.lock();
@@ -103,16 +94,16 @@ pub(crate) fn introduce<B: Backend>(device: &DeviceCore<B>, lease: &Lease, tenan
     }
 }
 
-/// One attempt at `bytes` bytes, which are a multiple of the device's alignment; `None` if there are none.
-fn attempt<B: Backend>(
+/// Looks for `bytes` bytes, which are a multiple of the device's alignment; `None` if there are none.
+fn try_reserve<B: Backend>(
     device: &DeviceCore<B>,
     slot: u32,
     bytes: usize,
     mode: AllocationMode,
-    stage: Stage,
+    attempt: Attempt,
 ) -> Result<Option<Reserved<B>>> {
     match mode {
-        AllocationMode::Pooled => pooled(device, slot, bytes, stage),
+        AllocationMode::Pooled => pooled(device, slot, bytes, attempt),
         AllocationMode::Persistent => whole(device, slot, bytes, Fit::Exact, [bytes]),
         AllocationMode::Dedicated => dedicated(device, bytes),
     }
@@ -122,9 +113,9 @@ fn pooled<B: Backend>(
     device: &DeviceCore<B>,
     slot: u32,
     bytes: usize,
-    stage: Stage,
+    attempt: Attempt,
 ) -> Result<Option<Reserved<B>>> {
-    let room = if stage == Stage::Usual { Room::Fitting } else { Room::Any };
+    let room = if attempt == Attempt::First { Room::Fitting } else { Room::Any };
     let mut pool = device.slot(slot).pool.lock();
     if let Some(reserved) = pool.block(slot, bytes, room) {
         return Ok(Some(reserved));
@@ -147,7 +138,7 @@ fn pooled<B: Backend>(
     }
     // Where a whole page is too much, the bytes alone may still be had.
     let [smallest, ..] = sizes::SHARED;
-    if stage == Stage::Usual && device.memory.limit.is_none_or(|limit| limit >= smallest) {
+    if attempt == Attempt::First && device.memory.limit.is_none_or(|limit| limit >= smallest) {
         return Ok(None);
     }
     dedicated(device, bytes)
@@ -202,8 +193,19 @@ fn hold<B: Backend>(device: &DeviceCore<B>, bytes: usize) -> bool {
     device.memory.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok()
 }
 
+/// Finds room for `bytes` bytes: gives back what is free, and if that is not enough, moves tenants together.
+fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) {
+    release_free(device);
+    let held = device.memory.held.load(Ordering::Relaxed);
+    // Where the limit was what stood in the way, it tells when that is done; a driver does not.
+    let fits = device.memory.limit.is_some_and(|limit| held.saturating_add(bytes) <= limit);
+    if !fits && compaction::compact(device).pages > 0 {
+        release_free(device);
+    }
+}
+
 /// Gives back what is free, waiting a while for work in flight that holds it.
-fn reclaim<B: Backend>(device: &DeviceCore<B>) {
+fn release_free<B: Backend>(device: &DeviceCore<B>) {
     cleanup(device);
     let deadline = Instant::now() + PATIENCE;
     for mark in device.memory.graveyard.marks().iter() {
