@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::error::{Error, Result};
 use crate::kernel::Element;
-use crate::memory::allocation::Allocation;
+use crate::memory::allocation::{Allocation, Hold};
 use crate::refused::Refused;
 
 /// `len` elements of `T` in device memory; made by [`Enqueue::alloc`](crate::Enqueue::alloc).
@@ -22,7 +22,7 @@ use crate::refused::Refused;
 /// `&mut` means exclusive use, also across streams. Dropping it at any time is safe: work that was enqueued on it, or
 /// a graph that recorded it, keeps what it needs.
 pub struct Buffer<T: Element, B: Backend = Host> {
-    alloc: Arc<Allocation<B>>,
+    alloc: Hold<B>,
     /// The first byte in the allocation.
     start: usize,
     len: usize,
@@ -47,7 +47,7 @@ pub struct SliceMut<'b, T: Element, B: Backend = Host> {
 
 impl<T: Pod, B: Backend> Buffer<T, B> {
     pub(crate) fn new(alloc: Arc<Allocation<B>>, len: usize) -> Self {
-        Buffer { alloc, start: 0, len, _element: PhantomData }
+        Buffer { alloc: Hold::new(alloc), start: 0, len, _element: PhantomData }
     }
 
     /// Elements.

@@ -264,7 +264,8 @@ impl Owner {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn set(&self, slot: u32) {
+    /// Under the locks of both owners, or for an object that nobody refers to yet.
+    pub(crate) fn set(&self, slot: u32) {
         self.0.store(slot, Ordering::Relaxed);
     }
 }

@@ -198,7 +198,7 @@ impl<B: Backend> Recorder<B> {
     }
 
     fn touch(&mut self, alloc: &Arc<Allocation<B>>, birth: Birth) -> u32 {
-        *self.index.entry(alloc.id).or_insert_with(|| {
+        *self.index.entry(alloc.id()).or_insert_with(|| {
             self.allocs.push(Touched::new(alloc, birth));
             (self.allocs.len() - 1) as u32
         })

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -13,15 +14,16 @@ use crate::backend::{Backend, Contents};
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
-use crate::memory::pool::{Lease, release};
+use crate::memory::pool::{Fit, Lease, release};
 use crate::memory::reserve::{introduce, reserve_for};
 use crate::memory::{AllocationMode, Reserved};
 use crate::order::{GraphOrder, Marks, Membership, Owner, Uses};
+use crate::taint::Taint;
 
 /// The memory behind one buffer and the parts split off it.
 pub struct Allocation<B: Backend> {
-    device: Arc<DeviceCore<B>>,
-    pub(crate) id: u64,
+    device: u32,
+    id: AtomicU64,
     pub(crate) bytes: usize,
     /// Whether it is the arena of a graph, whose contents mean nothing between two replays.
     pub(crate) is_arena: bool,
@@ -40,6 +42,8 @@ enum Kind {
 
 /// What the order of things knows of an allocation.
 pub(crate) struct State<B: Backend> {
+    /// `None` while it waits for its next tenant: what a pool keeps must not keep the device.
+    device: Option<Arc<DeviceCore<B>>>,
     pub(crate) home: Home<B>,
     pub(crate) uses: Uses,
     pub(crate) members: SmallVec<[Membership; 1]>,
@@ -115,17 +119,56 @@ impl<B: Backend> Allocation<B> {
     ) -> Arc<Self> {
         let uses = Uses::born(bytes, history);
         Arc::new(Allocation {
-            device: device.clone(),
-            id,
+            device: device.id,
+            id: AtomicU64::new(id),
             bytes,
             is_arena: kind == Kind::Arena,
             owner: Owner::new(slot),
-            state: Mutex::new(State { home, uses, members: SmallVec::new(), pins: 0 }),
+            state: Mutex::new(State {
+                device: Some(device.clone()),
+                home,
+                uses,
+                members: SmallVec::new(),
+                pins: 0,
+            }),
         })
     }
 
     pub(crate) fn device_id(&self) -> u32 {
-        self.device.id
+        self.device
+    }
+
+    /// The number that tells it from every other allocation of its device.
+    pub(crate) fn id(&self) -> u64 {
+        // Relaxed: it changes only while nobody refers to the allocation, and whoever is handed it sees the change.
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// Starts anew, for another tenant of `slot`: with the same bytes and the history of their uses, but under another
+    /// name and with no failures.
+    pub(crate) fn revive(&self, device: &Arc<DeviceCore<B>>, slot: u32, id: u64) {
+        self.id.store(id, Ordering::Relaxed);
+        self.owner.set(slot);
+        let state = &mut *self.state.lock();
+        state.device = Some(device.clone());
+        if state.uses.pieces() > 0 {
+            state.uses = Uses::born(self.bytes, state.uses.history(&(0..self.bytes)));
+        }
+        if let Home::Placed { contents, .. } = &mut state.home {
+            match Arc::get_mut(contents) {
+                Some(contents) => contents.taint.reset(),
+                // Work in flight may still find a failure, which is not the new tenant's.
+                None => {
+                    let (page, offset) = (contents.page.clone(), contents.offset);
+                    *contents = Arc::new(Contents { page, offset, taint: Taint::default() });
+                }
+            }
+        }
+    }
+
+    /// Takes an allocation that waited for a tenant apart.
+    pub(crate) fn dismantle(&self, device: &DeviceCore<B>) {
+        self.state.lock().vacate(device, self.bytes);
     }
 
     /// Gives a recorded allocation its bytes: it outlives its recording. Under every lock of the device, since from
@@ -135,8 +178,11 @@ impl<B: Backend> Allocation<B> {
         let mut state = self.state.lock();
         state.home = Home::Placed { contents, lease };
         state.uses = Uses::born(self.bytes, history);
+        let device = state.device.clone();
         drop(state);
-        introduce(&self.device, &lease, self);
+        if let Some(device) = device {
+            introduce(&device, &lease, self);
+        }
     }
 
     /// Bytes that must stay where they are.
@@ -165,6 +211,18 @@ impl<B: Backend> Allocation<B> {
 }
 
 impl<B: Backend> State<B> {
+    /// Gives the bytes back to their pool.
+    fn vacate(&mut self, device: &DeviceCore<B>, bytes: usize) {
+        if let Home::Placed { contents, lease } = std::mem::replace(&mut self.home, Home::Empty) {
+            release(device, contents, lease, self.uses.history(&(0..bytes)));
+        }
+    }
+
+    /// Whether it waits in its pool for its next tenant.
+    pub(crate) fn is_stashed(&self) -> bool {
+        self.device.is_none()
+    }
+
     /// Where the bytes are, for an operation that runs now; `None` if there are none.
     pub(crate) fn resolve(&self, operation: &'static str) -> Result<Option<&Arc<Contents<B>>>> {
         match &self.home {
@@ -201,10 +259,67 @@ impl<B: Backend> State<B> {
 
 impl<B: Backend> Drop for Allocation<B> {
     fn drop(&mut self) {
+        let bytes = self.bytes;
         let state = self.state.get_mut();
-        if let Home::Placed { contents, lease } = std::mem::replace(&mut state.home, Home::Empty) {
-            let history = state.uses.history(&(0..self.bytes));
-            release(&self.device, contents, lease, history);
+        if let Some(device) = state.device.take() {
+            state.vacate(&device, bytes);
         }
     }
+}
+
+/// A buffer's hold on its allocation.
+///
+/// The last one leaves the allocation as it is to its pool, for the next tenant of the same size: for buffers that come
+/// and go, nothing is taken apart and put together again.
+pub(crate) struct Hold<B: Backend>(Arc<Allocation<B>>);
+
+impl<B: Backend> Hold<B> {
+    pub(crate) fn new(alloc: Arc<Allocation<B>>) -> Self {
+        Hold(alloc)
+    }
+}
+
+impl<B: Backend> Clone for Hold<B> {
+    fn clone(&self) -> Self {
+        Hold(self.0.clone())
+    }
+}
+
+impl<B: Backend> std::ops::Deref for Hold<B> {
+    type Target = Arc<Allocation<B>>;
+
+    fn deref(&self) -> &Arc<Allocation<B>> {
+        &self.0
+    }
+}
+
+impl<B: Backend> Drop for Hold<B> {
+    fn drop(&mut self) {
+        // Alone, it stays alone but for a look at who lives on a page, which ends by itself. Two last holds that go at
+        // once may both see each other, and then the allocation is taken apart.
+        if Arc::strong_count(&self.0) == 1 {
+            stash(&self.0);
+        }
+    }
+}
+
+/// Leaves an allocation that nobody uses any more to its pool, if it is of a kind that the pool keeps.
+fn stash<B: Backend>(alloc: &Arc<Allocation<B>>) {
+    let mut state = alloc.state.lock();
+    let (slot, bytes) = match state.home {
+        Home::Placed { lease: Lease::Block { slot, bytes, .. }, .. } => (slot, bytes),
+        Home::Placed { lease: Lease::Whole { slot, bytes, fit: Fit::Close, .. }, .. } => (slot, bytes),
+        _ => return,
+    };
+    if state.is_pinned() {
+        return;
+    }
+    let Some(device) = state.device.take() else { return };
+    if !device.slot(slot).pool.lock().stash(alloc, bytes) {
+        state.device = Some(device);
+        return;
+    }
+    // The last hold on a device takes the pool with it, and this allocation.
+    drop(state);
+    drop(device);
 }

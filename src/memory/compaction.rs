@@ -14,7 +14,7 @@ use crate::backend::{Backend, Command, Contents, Job, Region};
 use crate::device::DeviceCore;
 use crate::memory::allocation::{Allocation, Home};
 use crate::memory::page::SharedPage;
-use crate::memory::pool::release;
+use crate::memory::pool::{release, unstash_all};
 use crate::memory::reserve::introduce;
 use crate::memory::{Reserved, sizes};
 use crate::order::{Everything, Mark, Marks, Uses, enter_all};
@@ -96,6 +96,7 @@ fn choose<B: Backend>(device: &DeviceCore<B>, worth: Worth, tried: &[PageId]) ->
     let mut free = 0;
     let mut best: Option<(usize, PageId, usize)> = None;
     for (slot, core) in (0u32..).zip(&device.slots) {
+        unstash_all(device, slot);
         let pool = core.pool.lock();
         let next = sizes::next_shared(pool.held);
         for (index, page) in pool.shared.iter().enumerate() {
@@ -164,6 +165,10 @@ fn relocate<B: Backend>(
 ) -> bool {
     let mut state = tenant.state.lock();
     let Home::Placed { contents: old, lease: old_lease } = &state.home else { return true };
+    if state.is_stashed() {
+        // It has just lost its tenant, and its pool counts its bytes as free.
+        return true;
+    }
     let (old, old_lease) = (old.clone(), *old_lease);
     let Some(new) = room(device, source, old_lease.bytes()) else { return false };
     let mut waits = state.uses.history(&(0..tenant.bytes));

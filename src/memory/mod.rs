@@ -135,7 +135,8 @@ pub(crate) fn free_page<B: Backend>(device: &DeviceCore<B>, page: &Page<B>) {
 /// Gives everything that is free back to the driver, as far as work in flight lets it.
 pub(crate) fn cleanup<B: Backend>(device: &DeviceCore<B>) {
     let graveyard = &device.memory.graveyard;
-    for slot in &device.slots {
+    for (index, slot) in (0u32..).zip(&device.slots) {
+        pool::unstash_all(device, index);
         let removed = slot.pool.lock().remove_free();
         removed.into_iter().for_each(|(page, history)| graveyard.condemn(page, history));
     }

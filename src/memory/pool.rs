@@ -17,6 +17,9 @@ use crate::taint::Taint;
 /// How many free whole pages a pool keeps for the next tenant of their size.
 const KEPT: usize = 16;
 
+/// How many allocations without a tenant a pool keeps whole.
+const STASHED: usize = 16;
+
 /// What a tenant holds of a pool.
 #[derive(Clone, Copy)]
 pub(crate) enum Lease {
@@ -53,10 +56,18 @@ pub(crate) struct Pool<B: Backend> {
     /// Who has a page to itself.
     pub(crate) whole: Tenants<B>,
     kept: Vec<Kept<B>>,
+    /// Allocations without a tenant, whole: for the next one of their size.
+    stash: Vec<Stashed<B>>,
     /// Bytes of all its pages, and of those that tenants have.
     pub(crate) held: usize,
     pub(crate) in_use: usize,
     allocations: u64,
+}
+
+/// An allocation without a tenant, and the bytes of its lease.
+struct Stashed<B: Backend> {
+    alloc: Arc<Allocation<B>>,
+    leased: usize,
 }
 
 /// A whole page without a tenant.
@@ -69,8 +80,9 @@ struct Kept<B: Backend> {
 
 impl<B: Backend> Default for Pool<B> {
     fn default() -> Self {
-        let (shared, kept) = (Vec::new(), Vec::new());
-        Pool { shared, latest: 0, whole: Tenants::default(), kept, held: 0, in_use: 0, allocations: 0 }
+        let (shared, kept, stash) = (Vec::new(), Vec::new(), Vec::new());
+        let whole = Tenants::default();
+        Pool { shared, latest: 0, whole, kept, stash, held: 0, in_use: 0, allocations: 0 }
     }
 }
 
@@ -96,6 +108,24 @@ impl<B: Backend> Pool<B> {
     pub(crate) fn next_allocation(&mut self, slot: u32) -> u64 {
         self.allocations += 1;
         (self.allocations << 7) | (u64::from(slot) << 1) | 1
+    }
+
+    /// Keeps an allocation without a tenant, whose lease has `bytes` bytes, unless there are enough of them.
+    pub(crate) fn stash(&mut self, alloc: &Arc<Allocation<B>>, bytes: usize) -> bool {
+        if self.stash.len() >= STASHED {
+            return false;
+        }
+        self.in_use -= bytes;
+        self.stash.push(Stashed { alloc: alloc.clone(), leased: bytes });
+        true
+    }
+
+    /// An allocation of exactly `bytes` bytes that waits for a tenant: the one that came last.
+    pub(crate) fn unstash(&mut self, bytes: usize) -> Option<Arc<Allocation<B>>> {
+        let index = self.stash.iter().rposition(|stashed| stashed.alloc.bytes == bytes)?;
+        let Stashed { alloc, leased } = self.stash.remove(index);
+        self.in_use += leased;
+        Some(alloc)
     }
 
     /// A block of a shared page that has one: the page that took the last tenant, or the first one.
@@ -211,6 +241,17 @@ impl<B: Backend> Reserved<B> {
         let contents = Contents { page, offset: 0, taint: Taint::default() };
         Reserved { contents: Arc::new(contents), lease, history }
     }
+}
+
+/// Takes apart what a pool kept whole, so that its bytes are free for tenants of every size. Returns whether there was any.
+pub(crate) fn unstash_all<B: Backend>(device: &DeviceCore<B>, slot: u32) -> bool {
+    let mut pool = device.slot(slot).pool.lock();
+    let stash = std::mem::take(&mut pool.stash);
+    // As if they had a tenant again, who goes now.
+    pool.in_use += stash.iter().map(|stashed| stashed.leased).sum::<usize>();
+    drop(pool);
+    stash.iter().for_each(|stashed| stashed.alloc.dismantle(device));
+    !stash.is_empty()
 }
 
 /// Gives the bytes of a tenant back to where they came from. Never calls the driver, never waits.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::backend::Backend;
 use crate::device::DeviceCore;
 use crate::memory::allocation::Allocation;
-use crate::memory::pool::Pool;
+use crate::memory::pool::{Pool, unstash_all};
 
 /// Where the memory of a device is, as one moment saw it; made by [`Device::memory_report`](crate::Device::memory_report).
 ///
@@ -105,6 +105,10 @@ pub(crate) struct Arena {
 
 pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
     let memory = &device.memory;
+    // Free bytes are told as they could be had.
+    (0..device.slots.len() as u32).for_each(|slot| {
+        unstash_all(device, slot);
+    });
     let pools: Vec<_> = (0..).zip(&device.slots).map(|(slot, core)| pool_report(slot, &core.pool)).collect();
     let dedicated = DedicatedReport { pages: memory.dedicated.tenants(), bytes: memory.dedicated.bytes() };
     let arenas = memory.arenas.lock();

@@ -11,7 +11,7 @@ use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::memory::allocation::Allocation;
 use crate::memory::page::Room;
-use crate::memory::pool::{Fit, Lease};
+use crate::memory::pool::{self, Fit, Lease};
 use crate::memory::{AllocationMode, Reserved, cleanup, compaction, sizes};
 use crate::order::Marks;
 
@@ -62,7 +62,7 @@ pub(crate) fn reserve<B: Backend>(
 /// # Errors
 /// As for [`reserve`].
 pub(crate) fn reserve_for<B: Backend>(
-    device: &DeviceCore<B>,
+    device: &Arc<DeviceCore<B>>,
     slot: u32,
     bytes: usize,
     mode: AllocationMode,
@@ -73,6 +73,12 @@ pub(crate) fn reserve_for<B: Backend>(
         && let Some(rounded) = bytes.checked_next_multiple_of(alignment)
     {
         let mut pool = device.slot(slot).pool.lock();
+        if let Some(alloc) = pool.unstash(bytes) {
+            let id = pool.next_allocation(slot);
+            drop(pool);
+            alloc.revive(device, slot, id);
+            return Ok(alloc);
+        }
         if let Some(reserved) = pool.block(slot, rounded, Room::Fitting) {
             let lease = reserved.lease;
             let alloc = tenant(reserved, pool.next_allocation(slot));
@@ -116,12 +122,17 @@ fn pooled<B: Backend>(
     attempt: Attempt,
 ) -> Result<Option<Reserved<B>>> {
     let room = if attempt == Attempt::First { Room::Fitting } else { Room::Any };
-    let mut pool = device.slot(slot).pool.lock();
-    if let Some(reserved) = pool.block(slot, bytes, room) {
+    let block = || device.slot(slot).pool.lock().block(slot, bytes, room);
+    if let Some(reserved) = block() {
         return Ok(Some(reserved));
     }
-    let next = sizes::next_shared(pool.held);
-    drop(pool);
+    // What waits for tenants of other sizes goes before a new page does.
+    if pool::unstash_all(device, slot)
+        && let Some(reserved) = block()
+    {
+        return Ok(Some(reserved));
+    }
+    let next = sizes::next_shared(device.slot(slot).pool.lock().held);
     if !sizes::shares(bytes, next) {
         let roomy = sizes::whole(bytes, device.limits.alignment).min(device.limits.max_buffer.max(bytes));
         let exact = (roomy > bytes).then_some(bytes);
