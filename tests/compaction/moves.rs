@@ -1,0 +1,259 @@
+//! What moves, and in which order with everything else.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dacapo::host::Severity;
+use dacapo::prelude::*;
+use dacapo::{Call, DeviceOptions, Error};
+
+use crate::support::{LEN, all, eventually, filled, grid, stepped, working};
+use crate::{PAGE_BYTES, sparse, verify};
+
+/// A pool that was full once would else keep a page for each buffer that is left.
+#[test]
+fn buffers_on_sparse_pages_move_together_and_the_pages_go_back() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let buffers = sparse(&mut stream, 6, 3);
+    assert_eq!(device.memory_usage().held, 6 * PAGE_BYTES);
+    let done = stream.compact().unwrap();
+    assert_eq!(done.pages, 5);
+    assert_eq!(done.bytes, done.buffers * LEN * 4);
+    stream.sync().unwrap();
+    assert!(eventually(|| device.memory_usage().held == PAGE_BYTES));
+    assert_eq!(device.memory_usage().in_use, buffers.len() * LEN * 4);
+    verify(&mut stream, &buffers);
+    assert_eq!(stream.compact().unwrap().buffers, 0, "nothing is left to be done");
+}
+
+/// Slots that each keep a page for a buffer or two would hold a page a slot for ever.
+#[test]
+fn buffers_of_every_slot_move_also_onto_pages_of_others() {
+    let (device, _) = working(8);
+    let mut streams: Vec<Stream> = (0..8).map(|_| device.stream().unwrap()).collect();
+    let buffers: Vec<Vec<_>> = streams.iter_mut().map(|stream| sparse(stream, 1, 3)).collect();
+    assert_eq!(device.memory_usage().held, 8 * PAGE_BYTES);
+    let done = streams[5].compact().unwrap();
+    assert_eq!(done.pages, 7);
+    assert!(eventually(|| device.memory_usage().held == PAGE_BYTES));
+    // Each is used by its own stream, and by another one.
+    for (index, buffers) in buffers.iter().enumerate() {
+        verify(&mut streams[index], buffers);
+        verify(&mut streams[(index + 3) % 8], buffers);
+    }
+    drop(buffers);
+    streams[0].memory_cleanup().unwrap();
+    assert!(eventually(|| device.memory_usage().held == 0));
+}
+
+/// A copy that did not wait would move bytes that are still being written, and lose the write.
+#[test]
+fn a_move_waits_for_the_work_in_flight_and_what_comes_after_it_waits_for_the_move() {
+    let (device, stepper, k) = stepped(3);
+    let [mut a, mut b, mut c] = [0; 3].map(|_| device.stream().unwrap());
+    let mut buffers = sparse(&mut a, 2, 2);
+    stepper.run_all();
+    // In flight on another slot: every buffer is written anew.
+    for (value, buffer) in &mut buffers {
+        *value += 1.0;
+        b.launch(&k.inc, grid(), (&mut *buffer,)).unwrap();
+    }
+    let done = a.compact().unwrap();
+    assert_eq!((done.buffers, done.pages), (2, 1));
+    // A third slot uses them before any of that has run.
+    for (value, buffer) in &mut buffers {
+        *value += 1.0;
+        c.launch(&k.inc, grid(), (&mut *buffer,)).unwrap();
+    }
+    assert!(!stepper.step(a.id()), "the move waits for the slot that writes");
+    stepper.run_all();
+    verify(&mut b, &buffers);
+}
+
+/// Bytes that were moved away have a new tenant at once, whose writes must not get in front of the move.
+#[test]
+fn the_next_tenant_of_the_old_bytes_waits_for_the_move() {
+    let (device, stepper, _) = stepped(2);
+    let [mut a, mut b] = [0; 2].map(|_| device.stream().unwrap());
+    let buffers = sparse(&mut a, 3, 8);
+    stepper.run_all();
+    let done = a.compact().unwrap();
+    assert!(done.buffers >= 8, "{done:?}");
+    let fresh: Vec<_> = (0..40).map(|i| (-(i as f32), filled(&mut b, -(i as f32)))).collect();
+    let others: Vec<_> = (0..40).map(|i| (i as f32 / 2.0, filled(&mut a, i as f32 / 2.0))).collect();
+    // The other slot goes first wherever it may.
+    while stepper.step(b.id()) {}
+    stepper.run_all();
+    verify(&mut a, &buffers);
+    verify(&mut a, &fresh);
+    verify(&mut b, &others);
+}
+
+/// A read in flight has the old bytes' address.
+#[test]
+fn a_read_in_flight_sees_the_bytes_where_they_were() {
+    let (device, stepper, _) = stepped(2);
+    let [mut a, mut b] = [0; 2].map(|_| device.stream().unwrap());
+    let buffers = sparse(&mut a, 2, 1);
+    stepper.run_all();
+    let reads: Vec<_> = buffers.iter().map(|(_, buffer)| b.read_async(buffer).unwrap()).collect();
+    a.compact().unwrap();
+    let overwritten: Vec<_> = (0..70).map(|_| filled(&mut a, -1.0)).collect();
+    stepper.run_all();
+    for (read, (value, _)) in reads.into_iter().zip(&buffers) {
+        let bytes = crate::support::block_on(read).unwrap();
+        assert!(all(&bytes, *value));
+    }
+    drop(overwritten);
+    verify(&mut b, &buffers);
+}
+
+/// A tainted half that came out clean after a move would be read as a result.
+#[test]
+fn what_was_left_unwritten_is_still_so_after_a_move_and_the_rest_is_not() {
+    let (device, k) = working(1);
+    let mut stream = device.stream().unwrap();
+    let mut buffers = sparse(&mut stream, 2, 1);
+    for (_, buffer) in &mut buffers {
+        let half = buffer.slice_mut(..LEN / 2).unwrap();
+        stream.launch(&k.broken, grid(), (half,)).unwrap();
+    }
+    assert!(stream.sync().is_err(), "the failure of the kernel");
+    let before = stream.read(&buffers[0].1).unwrap_err().root().to_string();
+    assert_eq!(stream.compact().unwrap().buffers, 1);
+    for (value, buffer) in &mut buffers {
+        let error = stream.read(&*buffer).unwrap_err();
+        assert!(matches!(error, Error::Tainted { .. }), "{error}");
+        assert_eq!(error.root().to_string(), before);
+        assert!(all(&stream.read(buffer.slice(LEN / 2..).unwrap()).unwrap(), *value));
+        // A full write clears it, where it is now.
+        stream.fill(&mut *buffer, *value).unwrap();
+    }
+    verify(&mut stream, &buffers);
+}
+
+/// A failure that only shows when queued work runs must reach the bytes although they have moved meanwhile.
+#[test]
+fn a_failure_that_is_still_in_flight_moves_with_the_bytes() {
+    let (device, stepper, k) = stepped(2);
+    let [mut a, mut b] = [0; 2].map(|_| device.stream().unwrap());
+    let mut buffers = sparse(&mut a, 2, 1);
+    stepper.run_all();
+    for (_, buffer) in &mut buffers {
+        b.launch(&k.broken, grid(), (&mut *buffer,)).unwrap();
+    }
+    assert_eq!(a.compact().unwrap().buffers, 1);
+    stepper.run_all();
+    for (_, buffer) in &buffers {
+        assert!(matches!(a.read(buffer).unwrap_err().root(), Error::KernelPanicked { .. }));
+    }
+}
+
+/// Half a move is no move: who is not moved must be found where it was.
+#[test]
+fn what_the_driver_refuses_to_move_stays_where_it_is() {
+    for (call, severity) in
+        [(Call::Copy, Severity::Call), (Call::Copy, Severity::Memory), (Call::Wait, Severity::Call)]
+    {
+        let (device, stepper, k) = stepped(2);
+        let [mut a, mut b] = [0; 2].map(|_| device.stream().unwrap());
+        let mut buffers = sparse(&mut a, 3, 2);
+        stepper.run_all();
+        for (value, buffer) in &mut buffers {
+            *value += 1.0;
+            b.launch(&k.inc, grid(), (&mut *buffer,)).unwrap();
+        }
+        device.faults().fail_all(call, severity);
+        let done = a.compact().unwrap();
+        assert_eq!((done.buffers, done.pages), (0, 0), "{call:?}");
+        device.faults().clear();
+        stepper.run_all();
+        verify(&mut a, &buffers);
+        assert_eq!(a.compact().unwrap().pages, 2, "once the driver lets it");
+        verify(&mut b, &buffers);
+    }
+    // In the midst of it: some have moved, some have not.
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let buffers = sparse(&mut stream, 4, 3);
+    device.faults().fail_nth(Call::Copy, 5, Severity::Call);
+    let done = stream.compact().unwrap();
+    assert!(done.buffers >= 4, "{done:?}");
+    assert_eq!(device.memory_usage().in_use, buffers.len() * LEN * 4);
+    verify(&mut stream, &buffers);
+}
+
+/// A device that is lost in the midst of it says so.
+#[test]
+fn a_device_that_is_lost_by_a_move_reports_its_cause() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let buffers = sparse(&mut stream, 2, 2);
+    device.faults().fail_nth(Call::Copy, 1, Severity::Sticky);
+    let error = stream.compact().unwrap_err();
+    assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+    assert!(matches!(stream.read(&buffers[0].1), Err(Error::DeviceLost { .. })));
+}
+
+/// Parts of one allocation have one home.
+#[test]
+fn parts_of_a_buffer_move_with_it() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let mut buffers = sparse(&mut stream, 2, 1);
+    let (value, mut last) = buffers.pop().unwrap();
+    let tail = last.split_off(LEN / 4).unwrap();
+    let words: Buffer<u32> = tail.cast().unwrap();
+    buffers.pop();
+    // Alone on a page, it moves to where others are.
+    let others: Vec<_> = (0..4).map(|i| (i as f32, filled(&mut stream, i as f32))).collect();
+    stream.compact().unwrap();
+    assert!(all(&stream.read(&last).unwrap(), value));
+    assert!(stream.read(&words).unwrap().iter().all(|word| *word == value.to_bits()));
+    verify(&mut stream, &others);
+}
+
+/// The order of the device must hold for whatever other threads do meanwhile.
+#[test]
+fn other_threads_work_while_buffers_move() {
+    const ROUNDS: usize = 150;
+    let device = Device::open(DeviceOptions::new().max_streams(4)).unwrap();
+    let k = crate::support::Kernels::load(&device);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let work = |slot: usize| {
+            let (device, k) = (&device, &k);
+            move || {
+                let mut stream = device.stream().unwrap();
+                let mut buffers = sparse(&mut stream, 2, 3);
+                for round in 0..ROUNDS {
+                    let at = (round * 7 + slot) % buffers.len();
+                    let (value, buffer) = &mut buffers[at];
+                    *value += 1.0;
+                    stream.launch(&k.inc, grid(), (&mut *buffer,)).unwrap();
+                    if round % 5 == 0 {
+                        let i = round as f32;
+                        buffers[at] = (i, filled(&mut stream, i));
+                    }
+                    if round % 31 == 0 {
+                        verify(&mut stream, &buffers);
+                    }
+                }
+                verify(&mut stream, &buffers);
+            }
+        };
+        let threads: Vec<_> = (0..3).map(|slot| scope.spawn(work(slot))).collect();
+        scope.spawn(|| {
+            let mut stream = device.stream().unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                stream.compact().unwrap();
+                std::thread::yield_now();
+            }
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    let mut stream = device.stream().unwrap();
+    stream.memory_cleanup().unwrap();
+    assert!(eventually(|| device.memory_usage().held == 0));
+}

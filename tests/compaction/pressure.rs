@@ -1,0 +1,99 @@
+//! What a reservation does when there is no memory, and how pages are sized.
+
+use dacapo::prelude::*;
+use dacapo::{AllocationMode, Call, DeviceOptions, Error};
+
+use crate::support::{LEN, eventually, filled, working};
+use crate::{PAGE_BYTES, sparse, verify};
+
+/// Free bytes in pieces that do not fit are worth something once their neighbours have moved.
+#[test]
+fn a_reservation_that_finds_no_memory_moves_buffers_together() {
+    let limit = 4 * PAGE_BYTES;
+    let device = Device::<Host>::open(DeviceOptions::new().max_streams(2).memory_limit(limit)).unwrap();
+    let [mut stream, mut other] = [0; 2].map(|_| device.stream().unwrap());
+    let buffers = sparse(&mut stream, 4, 2);
+    assert_eq!(device.memory_usage().held, limit);
+    // Three pages' worth, from another slot, in one piece.
+    let large = other.alloc::<u8>(3 * PAGE_BYTES).unwrap();
+    assert_eq!(device.memory_usage().held, limit);
+    verify(&mut stream, &buffers);
+    assert!(other.read(&large).unwrap().iter().all(|byte| *byte == 0));
+    // And now there really is none.
+    let error = other.alloc::<u8>(PAGE_BYTES).unwrap_err();
+    let Error::OutOfMemory { requested: PAGE_BYTES, held, free_in_pool: 0, largest_free: 0, .. } = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!(held, limit);
+    let error = stream.alloc::<u8>(PAGE_BYTES).unwrap_err();
+    let Error::OutOfMemory { free_in_pool, largest_free, .. } = error else { panic!("{error}") };
+    assert_eq!(free_in_pool, PAGE_BYTES - buffers.len() * LEN * 4);
+    assert!(largest_free > 0 && largest_free <= free_in_pool, "{largest_free}");
+    verify(&mut stream, &buffers);
+}
+
+/// A request that no device could serve would else cost everybody their caches.
+#[test]
+fn what_can_never_be_served_fails_at_once_and_gives_up_nobodys_cache() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    drop(filled(&mut stream, 1.0));
+    stream.sync().unwrap();
+    let (held, calls) = (device.memory_usage().held, device.faults().total());
+    let error = stream.alloc::<f32>(usize::MAX / 2).unwrap_err();
+    assert!(matches!(error, Error::BufferTooBig { .. }), "{error}");
+    assert_eq!((device.memory_usage().held, device.faults().total()), (held, calls));
+}
+
+/// A free page of the wrong size is no use to weights that come back in the sizes that they had.
+#[test]
+fn persistent_buffers_have_pages_of_exactly_their_size_which_wait_for_the_same_size() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let weight = |stream: &mut Stream, bytes| {
+        stream.allocating(AllocationMode::Persistent, |work| work.alloc_scratch::<u8>(bytes)).unwrap()
+    };
+    let sizes = [100_000, 3_000_000, 3_000_000, 512];
+    let exact: usize = sizes.iter().map(|bytes: &usize| bytes.next_multiple_of(256)).sum();
+    for _ in 0..3 {
+        let weights: Vec<_> = sizes.iter().map(|bytes| weight(&mut stream, *bytes)).collect();
+        let usage = device.memory_usage();
+        assert_eq!((usage.held, usage.in_use), (exact, exact));
+        drop(weights);
+        assert_eq!(device.memory_usage().held, exact, "they wait for the next ones");
+    }
+    assert_eq!(device.faults().count(Call::Allocate), 4);
+    let smaller = weight(&mut stream, 2_999_000);
+    assert_eq!(device.memory_usage().held, exact + 2_999_000_usize.next_multiple_of(256), "not a closer fit");
+    drop(smaller);
+    let pooled = stream.alloc_scratch::<u8>(3_000_000).unwrap();
+    assert_eq!(device.faults().count(Call::Allocate), 6, "their pages are nobody else's");
+    drop(pooled);
+    stream.memory_cleanup().unwrap();
+    assert!(eventually(|| device.memory_usage().held == 0));
+}
+
+/// As many sizes of page as sizes of buffer is a page a buffer: none fits the next one.
+#[test]
+fn pages_come_in_few_sizes_and_grow_with_the_demand() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let buffers: Vec<_> = (0..1500).map(|i| stream.alloc_scratch::<u8>(70_000 + i * 16).unwrap()).collect();
+    let asked: usize = buffers.iter().map(Buffer::len).sum();
+    let usage = device.memory_usage();
+    assert!(usage.held <= asked + asked / 4, "{} held for {asked}", usage.held);
+    let pages = device.faults().count(Call::Allocate);
+    assert!(
+        pages <= 16 + 15,
+        "{pages} pages for {asked} bytes: a page never has less than a few percent of them"
+    );
+    drop(buffers);
+    // Large ones are rounded up, so that one that is a little larger finds the page of the last one.
+    stream.memory_cleanup().unwrap();
+    let before = device.faults().count(Call::Allocate);
+    for i in 1..100 {
+        drop(stream.alloc_scratch::<u8>((9 << 20) + i * 4096).unwrap());
+    }
+    assert_eq!(device.faults().count(Call::Allocate), before + 1);
+}
