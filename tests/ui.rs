@@ -181,6 +181,7 @@ programs! {
     prepared_allocating
     prepared_capture
     prepared_end
+    prepared_compact
     prepared_memory_cleanup
     prepared_prepare
     prepared_record
@@ -190,6 +191,7 @@ programs! {
     recording_allocating
     recording_begin
     recording_cancel
+    recording_compact
     recording_memory_cleanup
     recording_prepare
     recording_profile
