@@ -31,6 +31,10 @@ pub struct Kernels {
 
 impl Kernels {
     pub fn load(device: &Device) -> Self {
+        Self::try_load(device).unwrap()
+    }
+
+    pub fn try_load(device: &Device) -> Result<Self> {
         let add1 = Program::<(In<u32>, Out<u32>)>::new("add1")
             .host(|(x, y), _| y.iter_mut().zip(x).for_each(|(y, x)| *y = x.wrapping_add(1)));
         let mul2 = Program::<(In<u32>, Out<u32>)>::new("mul2")
@@ -41,13 +45,13 @@ impl Kernels {
         let sum = Program::<(In<u32>, In<u32>, Out<u32>)>::new("sum").host(|(a, b, y), _| {
             y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = a.wrapping_add(*b));
         });
-        Kernels {
-            add1: add1.load(device).unwrap(),
-            mul2: mul2.load(device).unwrap(),
-            inc: inc.load(device).unwrap(),
-            set: set.load(device).unwrap(),
-            sum: sum.load(device).unwrap(),
-        }
+        Ok(Kernels {
+            add1: add1.load(device)?,
+            mul2: mul2.load(device)?,
+            inc: inc.load(device)?,
+            set: set.load(device)?,
+            sum: sum.load(device)?,
+        })
     }
 }
 
