@@ -327,7 +327,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         let enqueued = started.elapsed();
         let mark = stamps.stop(&mut self.route("profile")?)?;
         wait(self.core(), "profile", mark, None)?;
-        Ok((value, stamps.profile(enqueued)))
+        Ok((value, stamps.profile(enqueued)?))
     }
 }
 

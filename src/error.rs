@@ -237,6 +237,16 @@ pub enum Error {
         /// The panic's message.
         message: Arc<str>,
     },
+    /// So many replays of the graph failed after this one that it is not known any more whether this one did.
+    #[error(
+        "{operation}: how this replay ended is not known any more, since more than {kept} of its graph failed; wait for a ticket before that many more replays"
+    )]
+    OutcomeForgotten {
+        /// The call that asked.
+        operation: &'static str,
+        /// How many failed replays a graph remembers.
+        kept: usize,
+    },
     /// The driver refused a call. The device goes on.
     #[error("the driver refused {call}: {message}")]
     Driver {
@@ -348,7 +358,8 @@ impl Error {
             Error::Limit { .. }
             | Error::OutOfMemory { .. }
             | Error::BufferTooBig { .. }
-            | Error::ArenaLimit { .. } => ErrorKind::Exhausted,
+            | Error::ArenaLimit { .. }
+            | Error::OutcomeForgotten { .. } => ErrorKind::Exhausted,
             Error::Tainted { .. }
             | Error::NotReplayed
             | Error::ReadBeforeWrite

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::error::Error;
-use crate::order::Mark;
+use crate::error::{Error, Result};
+use crate::order::{Mark, Marks};
 
 /// The first late failure of one stream since it was last asked.
 ///
@@ -40,30 +40,46 @@ impl Failures {
 #[derive(Debug, Default)]
 pub struct Reports {
     any: AtomicBool,
-    last: Mutex<Vec<(Mark, Arc<Error>)>>,
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    failed: Vec<(Mark, Arc<Error>)>,
+    /// The newest failed replays that are not in the list any more: of those before them nothing is known.
+    forgotten: Marks,
 }
 
 impl Reports {
-    /// A ticket that is asked after so many failed replays answers like one of a replay that did not fail.
+    /// How many failed replays are remembered.
     const KEPT: usize = 16;
 
     /// Notes the first failure of a replay.
     pub(crate) fn note(&self, replay: Mark, error: &Arc<Error>) {
         let mut last = self.last.lock();
-        if last.iter().any(|(known, _)| *known == replay) {
+        if last.failed.iter().any(|(known, _)| *known == replay) {
             return;
         }
-        if last.len() == Self::KEPT {
-            last.remove(0);
+        if last.failed.len() == Self::KEPT {
+            let (oldest, _) = last.failed.remove(0);
+            last.forgotten.add(oldest);
         }
-        last.push((replay, error.clone()));
+        last.failed.push((replay, error.clone()));
         self.any.store(true, Ordering::Release);
     }
 
-    pub(crate) fn find(&self, replay: Mark) -> Option<Arc<Error>> {
+    /// How a replay that is done went.
+    pub(crate) fn check(&self, operation: &'static str, replay: Mark) -> Result<()> {
         if !self.any.load(Ordering::Acquire) {
-            return None;
+            return Ok(());
         }
-        self.last.lock().iter().find(|(known, _)| *known == replay).map(|(_, error)| error.clone())
+        let last = self.last.lock();
+        if let Some((_, error)) = last.failed.iter().find(|(known, _)| *known == replay) {
+            return Err((**error).clone());
+        }
+        if last.forgotten.iter().any(|newest| newest.slot == replay.slot && replay.seq <= newest.seq) {
+            return Err(Error::OutcomeForgotten { operation, kept: Self::KEPT });
+        }
+        Ok(())
     }
 }

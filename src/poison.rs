@@ -2,29 +2,25 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::Fault;
 use crate::error::{Error, Result};
 
 /// Whether the device is lost, and to which fault.
+///
+/// One cell says both, so that no device can be lost to nothing.
 #[derive(Debug, Default)]
-pub struct Poison {
-    lost: AtomicBool,
-    first: OnceLock<Arc<Fault>>,
-}
+pub struct Poison(OnceLock<Arc<Fault>>);
 
 impl Poison {
     /// Poisons the device; only the first fault is kept.
     pub(crate) fn set(&self, fault: Fault) {
-        let _ = self.first.set(Arc::new(fault));
-        // Release: whoever sees the flag sees the fault that was set before it.
-        self.lost.store(true, Ordering::Release);
+        let _ = self.0.set(Arc::new(fault));
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+        self.0.get().is_some()
     }
 
     /// `DeviceLost` with the first fault, once poisoned.
@@ -36,10 +32,7 @@ impl Poison {
     }
 
     pub(crate) fn error(&self) -> Option<Error> {
-        if !self.is_set() {
-            return None;
-        }
-        self.first.get().map(|first| Error::DeviceLost { first: first.clone() })
+        self.0.get().map(|first| Error::DeviceLost { first: first.clone() })
     }
 
     /// Turns a fault into the error of the call that met it, poisoning the device if the fault is sticky.

@@ -5,12 +5,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
-use crate::backend::command::Work as What;
+use crate::backend::command::{Stamp, Work as What};
 use crate::backend::{Backend, Job};
 use crate::capture::recorder::Kind;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::order::Mark;
 use crate::submit::Route;
 
@@ -27,8 +25,8 @@ pub struct Profile {
 /// The two moments that the queue notes.
 #[derive(Default)]
 pub(crate) struct Stamps {
-    start: Arc<Mutex<Option<Instant>>>,
-    stop: Arc<Mutex<Option<Instant>>>,
+    start: Arc<Stamp>,
+    stop: Arc<Stamp>,
 }
 
 impl Stamps {
@@ -41,13 +39,22 @@ impl Stamps {
         Ok(stamp(route, &self.stop)?.unwrap_or(here))
     }
 
-    pub(crate) fn profile(&self, enqueue: Duration) -> Profile {
-        let between = self.start.lock().zip(*self.stop.lock());
-        let device = between.map_or(Duration::ZERO, |(start, stop)| stop.saturating_duration_since(start));
-        Profile { device, enqueue }
+    /// What lies between the two, once both are done.
+    ///
+    /// # Errors
+    /// What kept the queue from noting one of them: a time that was not measured is no time.
+    pub(crate) fn profile(&self, enqueue: Duration) -> Result<Profile> {
+        let (start, stop) = (noted(&self.start)?, noted(&self.stop)?);
+        Ok(Profile { device: stop.saturating_duration_since(start), enqueue })
     }
 }
 
-fn stamp<B: Backend>(route: &mut Route<'_, B>, at: &Arc<Mutex<Option<Instant>>>) -> Result<Option<Mark>> {
+fn noted(at: &Stamp) -> Result<Instant> {
+    // Nothing at all is only found when the queue was given up, which `DeviceLost` has reported before.
+    let gone = Error::Unsupported { operation: "profile", reason: "the device gave up its queue" };
+    at.lock().take().unwrap_or(Err(gone))
+}
+
+fn stamp<B: Backend>(route: &mut Route<'_, B>, at: &Arc<Stamp>) -> Result<Option<Mark>> {
     route.perform("profile", Job(What::Stamp { at: at.clone() }), Kind::Plain, None)
 }

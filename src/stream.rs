@@ -271,7 +271,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// Gives every page that nobody uses back to the driver, as far as work in flight lets it.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is given back.
+    /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is given back. What the driver says of a page that it
+    /// does not take: that one stays held, and is offered to it again.
     pub fn memory_cleanup(&mut self) -> Result<()>
     where
         P: CanPrepare,
@@ -319,8 +320,7 @@ impl<B: Backend> StreamCore<B> {
     pub(crate) fn memory_cleanup(&mut self) -> Result<()> {
         callback::refuse("memory_cleanup")?;
         self.device.poison.check()?;
-        memory::cleanup(&self.device);
-        Ok(())
+        memory::cleanup(&self.device)
     }
 
     /// See [`Stream::compact`].

@@ -4,12 +4,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use crate::access::Access;
 use crate::backend::Call;
 use crate::backend::sealed::Driver;
+use crate::error::Result;
 use crate::kernel::grid::Extent;
 use crate::readback::Readback;
 use crate::taint::Taint;
@@ -89,8 +91,11 @@ pub(crate) enum Work<B: Driver> {
     /// Calls the user.
     HostCall { call: Callback },
     /// Notes the time.
-    Stamp { at: Arc<Mutex<Option<std::time::Instant>>> },
+    Stamp { at: Arc<Stamp> },
 }
+
+/// The moment that a stamp noted, or why it did not; `None` before it ran.
+pub(crate) type Stamp = Mutex<Option<Result<Instant>>>;
 
 /// A host callback: a graph calls it once a replay, one call at a time.
 pub(crate) type Callback = Arc<Mutex<dyn FnMut() + Send>>;

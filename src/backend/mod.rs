@@ -58,7 +58,7 @@ pub(crate) mod sealed {
         fn queue(&self, index: u32, spares: Arc<Spares<Self>>) -> Result<Self::Queue, Fault>;
 
         fn allocate(&self, bytes: usize) -> Result<Self::Memory, Fault>;
-        /// Gives memory back, when everything that was enqueued on it has passed. A failure leaks.
+        /// Gives memory back, when everything that was enqueued on it has passed. On a fault it is still held.
         fn free(&self, memory: &Self::Memory) -> Result<(), Fault>;
 
         /// Where the byte at `offset` is, on a backend whose memory has addresses.

@@ -37,9 +37,11 @@ impl<B: Backend> Ticket<B> {
     /// Blocks until the replay is done.
     ///
     /// # Errors
-    /// The first failure that this replay met while it ran, of its last 16 that failed; [`Error::DeviceLost`].
+    /// The first failure that this replay met while it ran; [`Error::OutcomeForgotten`], if so many replays of the graph
+    /// failed since that nobody knows; [`Error::DeviceLost`].
     ///
     /// [`Error::DeviceLost`]: crate::Error::DeviceLost
+    /// [`Error::OutcomeForgotten`]: crate::Error::OutcomeForgotten
     pub fn wait(&self) -> Result<()> {
         self.block(None)
     }
@@ -55,10 +57,7 @@ impl<B: Backend> Ticket<B> {
     fn block(&self, timeout: Option<Duration>) -> Result<()> {
         callback::refuse("wait")?;
         submit::block(&self.device, Waiter::Anyone, "wait", self.mark, timeout)?;
-        match self.reports.find(self.mark) {
-            Some(error) => Err((*error).clone()),
-            None => Ok(()),
-        }
+        self.reports.check("wait", self.mark)
     }
 }
 

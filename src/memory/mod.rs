@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::backend::{Backend, Contents, Page};
 use crate::device::DeviceCore;
+use crate::error::Result;
 use crate::memory::pool::Lease;
 use crate::memory::reaper::Graveyard;
 use crate::memory::report::Arena;
@@ -120,27 +121,29 @@ pub(crate) fn usage<B: Backend>(device: &DeviceCore<B>) -> MemoryUsage {
 }
 
 /// Gives a page back to the driver. Everything that was enqueued on it has passed.
-pub(crate) fn free_page<B: Backend>(device: &DeviceCore<B>, page: &Page<B>) {
+///
+/// # Errors
+/// What the driver says; the page is still held. A lost device takes nothing back, and holds nothing.
+pub(crate) fn free_page<B: Backend>(device: &DeviceCore<B>, page: &Page<B>) -> Result<()> {
+    if !device.poison.is_set() {
+        device.backend.free(&page.memory).map_err(|fault| device.poison.absorb(fault))?;
+    }
     device.memory.held.fetch_sub(page.bytes, Ordering::Relaxed);
-    if device.poison.is_set() {
-        return;
-    }
-    if let Err(fault) = device.backend.free(&page.memory)
-        && fault.is_sticky()
-    {
-        device.poison.set(fault);
-    }
+    Ok(())
 }
 
 /// Gives everything that is free back to the driver, as far as work in flight lets it.
-pub(crate) fn cleanup<B: Backend>(device: &DeviceCore<B>) {
+///
+/// # Errors
+/// The first refusal of the driver; what it refused stays held, and is offered again.
+pub(crate) fn cleanup<B: Backend>(device: &DeviceCore<B>) -> Result<()> {
     let graveyard = &device.memory.graveyard;
     for (index, slot) in (0u32..).zip(&device.slots) {
         pool::unstash_all(device, index);
         let removed = slot.pool.lock().remove_free();
         removed.into_iter().for_each(|(page, history)| graveyard.condemn(page, history));
     }
-    graveyard.bury(device);
+    graveyard.bury(device)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::backend::{Backend, Page};
 use crate::callback::{OnDevice, shielded};
 use crate::device::DeviceCore;
+use crate::error::Result;
 use crate::graph::GraphCore;
 use crate::memory::free_page;
 use crate::order::Marks;
@@ -65,7 +66,10 @@ impl<B: Backend> Graveyard<B> {
     }
 
     /// Frees every page whose uses have passed.
-    pub(crate) fn bury(&self, device: &DeviceCore<B>) {
+    ///
+    /// # Errors
+    /// The first refusal of the driver. What it refused stays here, and is offered again.
+    pub(crate) fn bury(&self, device: &DeviceCore<B>) -> Result<()> {
         let _burial = self.burial.lock();
         let mut passed = Vec::new();
         self.state.lock().pages.retain(|(page, history)| {
@@ -75,7 +79,14 @@ impl<B: Backend> Graveyard<B> {
             }
             !done
         });
-        passed.iter().for_each(|page| free_page(device, page));
+        let mut outcome = Ok(());
+        for page in passed {
+            if let Err(error) = free_page(device, &page) {
+                self.state.lock().pages.push((page, Marks::default()));
+                outcome = outcome.and(Err(error));
+            }
+        }
+        outcome
     }
 
     /// Ends the reaper's thread, once the device is gone.
@@ -116,7 +127,8 @@ fn run<B: Backend>(graveyard: &Graveyard<B>, device: &Weak<DeviceCore<B>>) {
         graphs.into_iter().for_each(|graph| shielded(|| drop(graph)));
         drop(on_device);
         let Some(device) = device.upgrade() else { return };
-        graveyard.bury(&device);
+        // A page that the driver refuses to take waits here for the next round.
+        let _ = graveyard.bury(&device);
         if graveyard.bytes() == 0 {
             patience = SOON;
         }

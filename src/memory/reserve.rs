@@ -215,9 +215,10 @@ fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) {
     }
 }
 
-/// Gives back what is free, waiting a while for work in flight that holds it.
+/// Gives back what is free, waiting a while for work in flight that holds it. What the driver refuses to take stays
+/// held, and that is what the reservation reports.
 fn release_free<B: Backend>(device: &DeviceCore<B>) {
-    cleanup(device);
+    let _ = cleanup(device);
     let deadline = Instant::now() + PATIENCE;
     for mark in device.memory.graveyard.marks().iter() {
         let queue = &device.slot(mark.slot).queue;
@@ -232,5 +233,5 @@ fn release_free<B: Backend>(device: &DeviceCore<B>) {
             }
         }
     }
-    device.memory.graveyard.bury(device);
+    let _ = device.memory.graveyard.bury(device);
 }

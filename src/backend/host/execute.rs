@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::backend::command::Work;
+use crate::backend::fault::Severity;
 use crate::backend::host::args::address;
 use crate::backend::host::{Host, Machine};
 use crate::backend::{Call, Command, Fault, Region};
@@ -27,13 +28,13 @@ pub(crate) enum Outcome {
 /// Runs one command, in queue order: skips it if its input is tainted, and taints its output if it fails.
 pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
     let regions = &command.args.regions;
-    if machine.poison.is_set() {
-        return skip(command, machine.poison.error().map(Arc::new));
+    if let Some(lost) = machine.poison.error() {
+        return skip(command, Arc::new(lost));
     }
     // A move takes the taint of its source along, whatever that is.
     let moves = matches!(command.job.0, Work::Move);
     if !moves && let Some(cause) = taint::admit(regions) {
-        return skip(command, Some(cause));
+        return skip(command, cause);
     }
     match guarded(machine, command) {
         Ok(()) => {
@@ -52,19 +53,23 @@ pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
 
 /// Instead of running a command: its output was not written.
 pub(crate) fn fail(command: &Command<Host>, cause: &Arc<Error>) {
-    taint::fail(&command.args.regions, cause);
-    if let Work::Read { into } = &command.job.0 {
-        into.deliver(Err((**cause).clone()));
-    }
+    refuse(command, cause, (**cause).clone());
 }
 
-fn skip(command: &Command<Host>, cause: Option<Arc<Error>>) -> Outcome {
-    let Some(cause) = cause else { return Outcome::Done };
-    taint::fail(&command.args.regions, &cause);
-    if let Work::Read { into } = &command.job.0 {
-        into.deliver(Err(carried(&cause)));
-    }
+fn skip(command: &Command<Host>, cause: Arc<Error>) -> Outcome {
+    refuse(command, &cause, carried(&cause));
     Outcome::Skipped(cause)
+}
+
+/// Nothing comes of a command: its output carries `cause`, and who waits for what it gives is told `why`.
+fn refuse(command: &Command<Host>, cause: &Arc<Error>, why: Error) {
+    taint::fail(&command.args.regions, cause);
+    match &command.job.0 {
+        Work::Read { into } => into.deliver(Err(why)),
+        Work::Stamp { at } => *at.lock() = Some(Err(why)),
+        Work::Launch { .. } | Work::HostCall { .. } => {}
+        Work::Copy | Work::Move | Work::Fill | Work::Write { .. } => {}
+    }
 }
 
 /// What a reader of tainted bytes is told: the root cause, unless the state of the bytes says it all.
@@ -77,7 +82,8 @@ fn carried(cause: &Arc<Error>) -> Error {
 
 /// Runs the command with its memory marked as used, in debug builds.
 fn guarded(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
-    machine.faults.meet(Call::Execute).map_err(|fault| machine.poison.absorb(fault))?;
+    let met = machine.faults.meet(Call::Execute).and_then(|()| inside(&command.args.regions));
+    met.map_err(|fault| machine.poison.absorb(fault))?;
     if !cfg!(debug_assertions) {
         return perform(machine, command);
     }
@@ -85,6 +91,15 @@ fn guarded(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
     let outcome = perform(machine, command);
     drop(held);
     outcome
+}
+
+/// Whether every region lies in the memory that it names. One that did not would look like an empty one to whoever
+/// resolves it, and the operation would do nothing and succeed.
+fn inside(regions: &[Region<Host>]) -> Result<(), Fault> {
+    if regions.iter().all(|region| region.start == region.end || address(region).is_some()) {
+        return Ok(());
+    }
+    Err(Fault::new(Call::Execute, Severity::Sticky, "illegal address: outside of its memory"))
 }
 
 /// Regions that are in use.
@@ -155,12 +170,16 @@ fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
             catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: message(panic) })
         }
         (Work::Stamp { at }, _) => {
-            *at.lock() = Some(Instant::now());
+            *at.lock() = Some(Ok(Instant::now()));
             Ok(())
         }
         (Work::Copy | Work::Move | Work::Fill | Work::Write { .. } | Work::Read { .. }, _) => {
             debug_assert!(false, "the core gathers the regions that a job has");
-            Ok(())
+            Err(machine.poison.absorb(Fault::new(
+                Call::Execute,
+                Severity::Sticky,
+                "an operation without its memory",
+            )))
         }
     }
 }

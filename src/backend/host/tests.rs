@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::backend::sealed::Driver as _;
-use crate::backend::{Call, Waiter};
+use crate::backend::{ArgBlock, Call, Command, Job, Region, Waiter};
 use crate::memory::allocation::Home;
 use crate::prelude::*;
 use crate::{DeviceOptions, Error, enqueue::sealed::Route as _};
@@ -41,6 +41,26 @@ fn work_on_memory_that_was_given_back_poisons_the_device() {
         matches!(&error, Error::DeviceLost { first } if first.message().contains("given back")),
         "{error}"
     );
+}
+
+/// A range that does not lie in its memory resolves to nothing, as an empty one does: the operation would do nothing,
+/// and succeed.
+#[test]
+fn work_on_bytes_outside_of_their_memory_poisons_the_device() {
+    let (device, stepper) = Device::stepped(DeviceOptions::new()).unwrap();
+    let mut stream = device.stream().unwrap();
+    let x = stream.alloc::<u32>(8).unwrap();
+    stepper.run_all();
+    let contents = x.as_slice().parts().0.state.lock().resolve("test").unwrap().cloned();
+    let end = contents.as_ref().unwrap().page.bytes + 1;
+    let outside = Region { contents, start: 0, end, access: crate::access::Access::Write };
+    let args = ArgBlock { regions: vec![outside], scalars: vec![0] };
+    let mut command = Command { job: Job(crate::backend::command::Work::Fill), args };
+    let (core, seq) = (&device.core, device.core.lane(0).seq + 1);
+    core.backend.submit(&core.slot(0).queue, seq, &stream.core().by, &mut command).unwrap();
+    stepper.run_all();
+    let error = device.check().unwrap_err();
+    assert!(matches!(&error, Error::DeviceLost { first } if first.message().contains("outside")), "{error}");
 }
 
 /// Two operations on the same bytes at once are a race, which only a missing wait can bring about.
