@@ -13,6 +13,12 @@ use dacapo::host::Severity;
 use log::Manner;
 use sweep::{Clockwork, all_calls, always, each_kind};
 
+/// How often the workers' runs are repeated, each of which meets the faults in an order of its own:
+/// `DACAPO_SWEEP=long` is for those who have the time.
+fn rounds() -> usize {
+    if std::env::var("DACAPO_SWEEP").is_ok_and(|mode| mode == "long") { 20 } else { 1 }
+}
+
 /// The order of calls is the same in every run, so that the n-th is known by its number.
 #[test]
 fn any_call_may_fail_once_on_a_stepped_device() {
@@ -33,14 +39,14 @@ fn any_call_may_fail_once_in_a_program_that_stops_at_its_first_error() {
 #[test]
 fn any_call_of_any_kind_may_fail_once_on_a_device_with_workers() {
     for severity in [Severity::Call, Severity::Memory, Severity::Sticky] {
-        each_kind(Clockwork::Workers, severity, Manner::GoOn);
+        (0..rounds()).for_each(|_| each_kind(Clockwork::Workers, severity, Manner::GoOn));
     }
 }
 
 #[test]
 fn any_call_of_any_kind_may_fail_once_on_a_device_with_workers_whose_user_stops() {
     for severity in [Severity::Call, Severity::Memory, Severity::Sticky] {
-        each_kind(Clockwork::Workers, severity, Manner::Stop);
+        (0..rounds()).for_each(|_| each_kind(Clockwork::Workers, severity, Manner::Stop));
     }
 }
 

@@ -1,0 +1,130 @@
+//! Fresh memory of work that executes at once.
+
+use dacapo::host::Severity;
+use dacapo::prelude::*;
+use dacapo::{Call, Error, Zeroing};
+
+use super::planted::{CANARY, Ground, MODES, SIZES, clean};
+
+/// The control: were there no old bytes to be found, the other tests here would show nothing.
+#[test]
+fn scratch_memory_shows_old_bytes_unless_it_is_always_zeroed() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    for size in SIZES {
+        let scratch = ground.streams[0].alloc_scratch::<u8>(size).unwrap();
+        assert!(ground.seen(0, &scratch).contains(&CANARY), "{size} bytes of pooled memory were never used");
+    }
+    let mut ground = Ground::new(Zeroing::Always);
+    for on in [0, 1] {
+        for (mode, size) in MODES.into_iter().flat_map(|mode| SIZES.map(|size| (mode, size))) {
+            let s = &mut ground.streams[on];
+            let scratch: Buffer<u8> = s.allocating(mode, |w| w.alloc_scratch(size)).unwrap();
+            assert!(clean(&s.read(&scratch).unwrap()), "{size} bytes, {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_new_buffer_reads_as_zero_in_every_mode_and_size_on_every_slot() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    for on in [0, 1] {
+        for (mode, size) in MODES.into_iter().flat_map(|mode| SIZES.map(|size| (mode, size))) {
+            let fresh: Buffer<u8> = ground.streams[on].allocating(mode, |w| w.alloc(size)).unwrap();
+            // Used first by the other slot, which must wait for the zeroing.
+            assert!(
+                clean(&ground.streams[1 - on].read(&fresh).unwrap()),
+                "{size} bytes, {mode:?}, slot {on}"
+            );
+            assert!(clean(&ground.seen(on, &fresh)), "{size} bytes, {mode:?}, slot {on}, in a kernel");
+        }
+    }
+}
+
+/// After a cleanup the bytes come from the driver again, or from pages that others still hold a part of.
+#[test]
+fn a_new_buffer_reads_as_zero_after_a_cleanup_too() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    let mut kept = ground.streams[0].alloc::<u8>(1).unwrap();
+    ground.streams[0].fill(&mut kept, CANARY).unwrap();
+    ground.streams[0].memory_cleanup().unwrap();
+    for size in SIZES {
+        let fresh = ground.streams[0].alloc::<u8>(size).unwrap();
+        assert!(clean(&ground.seen(0, &fresh)), "{size} bytes");
+    }
+    assert_eq!(ground.streams[0].read(&kept).unwrap(), [CANARY]);
+}
+
+/// What is not written stays zero, to the byte, however the buffer is divided and called.
+#[test]
+fn a_buffer_that_is_written_in_part_or_divided_or_cast_shows_zeros_elsewhere() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    for size in SIZES.into_iter().filter(|size| *size > 2) {
+        let mut fresh = ground.streams[0].alloc::<u8>(size).unwrap();
+        let (middle, s) = (size / 3..size / 3 + 1, &mut ground.streams[0]);
+        s.write(fresh.slice_mut(middle.clone()).unwrap(), &[7]).unwrap();
+        let mut expected = vec![0; size];
+        expected[middle.start] = 7;
+        assert_eq!(ground.seen(0, &fresh), expected, "{size}");
+
+        let mut head = ground.streams[1].alloc::<u8>(size).unwrap();
+        let tail = head.split_off(size / 2).unwrap();
+        assert_eq!(head.len() + tail.len(), size);
+        assert!(clean(&ground.seen(0, &tail)) && clean(&ground.seen(1, &head)), "{size}, divided");
+        drop(head);
+        assert!(clean(&ground.streams[0].read(&tail).unwrap()), "{size}, and half of it gone");
+
+        let words = ground.streams[0].alloc::<u8>(size.next_multiple_of(8)).unwrap();
+        let words = words.cast::<u64>().ok().expect("whole words of a fresh buffer");
+        assert!(ground.streams[0].read(&words).unwrap().iter().all(|word| *word == 0), "{size}, as words");
+    }
+}
+
+/// An operation in place starts from zero, also as the first one.
+#[test]
+fn a_kernel_in_place_starts_from_zero() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    let Ground { streams: [s, _], inc, .. } = &mut ground;
+    for size in SIZES {
+        let mut fresh = s.alloc::<u8>(size).unwrap();
+        s.launch(inc, Grid::covering(size), (&mut fresh,)).unwrap();
+        assert!(s.read(&fresh).unwrap() == vec![1; size], "{size}");
+    }
+}
+
+/// A short transfer through staging that a long one used before it brings its own bytes and no more.
+#[test]
+fn a_short_transfer_after_a_long_one_carries_only_its_own_bytes() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    let s = &mut ground.streams[0];
+    let mut long = s.alloc::<u8>(1 << 20).unwrap();
+    for size in SIZES.into_iter().filter(|size| *size < 1 << 20) {
+        s.write(&mut long, &vec![CANARY; 1 << 20]).unwrap();
+        assert_eq!(s.read(&long).unwrap().len(), 1 << 20);
+        let mut short = s.alloc::<u8>(size + 512).unwrap();
+        s.write(short.slice_mut(256..256 + size).unwrap(), &vec![9; size]).unwrap();
+        let read = s.read(&short).unwrap();
+        assert_eq!(read.len(), size + 512);
+        assert!(clean(&read[..256]) && clean(&read[256 + size..]), "{size}");
+        assert!(read[256..256 + size] == vec![9; size], "{size}");
+        let mut into = vec![1; size];
+        s.read_into(short.slice(..size.min(256)).unwrap(), &mut into[..size.min(256)]).unwrap();
+        assert!(clean(&into[..size.min(256)]));
+    }
+}
+
+/// Where the zeroing failed there is an error, in the call or in every later read, and never the old bytes.
+#[test]
+fn a_zeroing_that_fails_is_an_error_and_no_old_bytes() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    let faults = ground.device.faults();
+    let s = &mut ground.streams[0];
+    for size in SIZES {
+        faults.fail_nth(Call::Fill, 1, Severity::Call);
+        assert!(matches!(s.alloc::<u8>(size), Err(Error::Driver { call: Call::Fill, .. })));
+        faults.fail_nth(Call::Execute, 1, Severity::Call);
+        let unzeroed = s.alloc::<u8>(size).unwrap();
+        let error = s.read(&unzeroed).unwrap_err();
+        assert!(matches!(error.root(), Error::Driver { call: Call::Execute, .. }), "{error}");
+        assert!(s.sync().is_err());
+    }
+}
