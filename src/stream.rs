@@ -222,6 +222,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// The warm-up compiles and loads kernels, lets autotuners decide, and shows the memory that a pass needs.
     /// [`Work::pass`] tells `step` which pass it is. What the recording's pass returned comes out.
     ///
+    /// At its peak a capture holds the memory of two passes: the warm-up's, which goes back to its pool for the next one,
+    /// and the recorded one's, which the graph keeps.
+    ///
     /// # Errors
     /// What `step` returned, in either pass; else as for [`record`](Stream::record). There is no graph, and the stream
     /// is in no capture.

@@ -57,8 +57,9 @@ fn mem_01_capture_replay_and_drop_for_ever_is_flat_and_its_peak_bounded() {
     let x = input(&mut s, 1);
     let before = baseline(&mut s);
     let one_pass = 3 * BYTES;
-    let mut peaks = Vec::new();
+    let (mut peaks, mut rests, mut allocations) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..100 {
+        let asked = device.faults().count(Call::Allocate);
         let mut prepared = s.prepare().unwrap();
         for _ in 0..3 {
             drop(pass(&mut prepared, &k, &x, LARGE).unwrap());
@@ -74,13 +75,18 @@ fn mem_01_capture_replay_and_drop_for_ever_is_flat_and_its_peak_bounded() {
         peaks.push(device.memory_usage().held - before.held);
         drop((graph, out));
         s.sync().unwrap();
-        s.memory_cleanup().unwrap();
-        assert_eq!(device.memory_usage(), before);
+        // Nobody cleans up: what the graph alone used goes back by itself, and the pool keeps one set for the next pass.
+        let pending = || device.memory_usage().pending;
+        eventually(|| pending() == 0, || format!("{} bytes never went back", pending()));
+        rests.push(device.memory_usage().held - before.held);
+        allocations.push(device.faults().count(Call::Allocate) - asked);
+        assert_eq!(device.memory_usage().in_use, before.in_use);
     }
-    // One set in the pool for the warm-up, one for the graph.
+    // One set in the pool for the warm-up, one for the graph: as `Stream::capture` says.
     assert!(peaks[0] <= 2 * one_pass, "{} bytes for passes of {one_pass}", peaks[0]);
-    let later = peaks[2..].iter().max().unwrap();
-    assert!(*later <= peaks[0].max(peaks[1]), "{peaks:?}");
+    assert!(peaks[2..].iter().all(|peak| *peak == peaks[1] && *peak <= peaks[0]), "{peaks:?}");
+    assert!(rests[2..].iter().all(|rest| *rest == rests[1] && *rest <= one_pass), "{rests:?}");
+    assert!(allocations[2..].iter().all(|count| *count == allocations[1]), "{allocations:?}");
     assert_returns_to(&mut s, before);
 }
 
@@ -88,7 +94,8 @@ fn mem_01_capture_replay_and_drop_for_ever_is_flat_and_its_peak_bounded() {
 #[test]
 fn mem_02_short_lived_streams_share_the_memory_of_their_slots() {
     const SLOTS: usize = 2;
-    let len = 2 * LARGE;
+    // 8 MiB.
+    let len = 8 * LARGE;
     let device = device(SLOTS);
     let k = Kernels::load(&device);
     for value in 0..64u32 {
@@ -114,14 +121,17 @@ fn mem_02_short_lived_streams_share_the_memory_of_their_slots() {
 /// Graphs that leave their stream keep their own memory alive, not the pool of the stream that made them.
 #[test]
 fn mem_02_a_graph_that_left_its_thread_pins_only_its_own_set() {
-    const THREADS: usize = 16;
+    const THREADS: usize = 64;
     let device = device(2);
     let k = join(&device);
     let mut home = device.stream().unwrap();
     let x = input(&mut home, 5);
     let before = baseline(&mut home);
     let mut graphs = Vec::new();
-    for _ in 0..THREADS {
+    for made in 0..THREADS {
+        // Threads that are gone leave one set for each slot, that of the warm-up, and the graphs theirs.
+        let held = device.memory_usage().held - before.held;
+        assert!(held <= (made + 2) * 3 * BYTES, "{held} bytes for {made} graphs");
         let made = std::thread::scope(|threads| {
             let capture = threads.spawn(|| {
                 let mut s = device.stream().unwrap();
@@ -151,7 +161,8 @@ fn tight() -> Device {
     Device::open(DeviceOptions::new().max_streams(1).memory_limit(BYTES + 3 * BYTES * 3 / 2)).unwrap()
 }
 
-/// Replacing a graph by one of another shape must not need room for what the old one no longer uses.
+/// Replacing a graph by one of another shape must not need room for what the old one no longer uses, nor for what its
+/// own warm-up no longer does.
 #[test]
 fn obj_05_dropping_before_capturing_always_finds_room() {
     let device = tight();
@@ -163,7 +174,8 @@ fn obj_05_dropping_before_capturing_always_finds_room() {
     for round in 0..200 {
         drop(last.take());
         let len = LARGE - (round * 7919) % (LARGE / 2);
-        let (mut graph, out) = s.record(|w| pass(w, &k, &x, len)).unwrap();
+        let step = |w: &mut Work<'_>| pass(w, &k, &x, len);
+        let (mut graph, out) = if round % 2 == 0 { s.capture(step) } else { s.record(step) }.unwrap();
         graph.replay(&mut s).unwrap();
         assert_eq!(tail(&mut s, &out), passed(1), "round {round}");
         last = Some((graph, out));
@@ -181,7 +193,7 @@ fn obj_05_capturing_before_dropping_is_out_of_memory_with_the_old_graph_usable()
     let mut x = input(&mut s, 1);
     let (mut old, out) = s.record(|w| pass(w, &k, &x, LARGE)).unwrap();
     let mut refusals = 0;
-    for round in 0..20u32 {
+    for round in 0..200u32 {
         let len = if round % 2 == 0 { LARGE } else { LARGE / 4 };
         match s.record(|w| pass(w, &k, &x, len)) {
             Ok((mut graph, new)) => {
@@ -200,5 +212,5 @@ fn obj_05_capturing_before_dropping_is_out_of_memory_with_the_old_graph_usable()
         old.replay(&mut s).unwrap();
         assert_eq!(tail(&mut s, &out), passed(round));
     }
-    assert_eq!(refusals, 10, "a whole second set does not fit, a quarter of one does");
+    assert_eq!(refusals, 100, "a whole second set does not fit, a quarter of one does");
 }

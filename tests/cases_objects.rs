@@ -134,6 +134,7 @@ fn obj_04_large_graphs_are_exact_and_call_the_driver_as_often_as_small_ones() {
         let mut c = s.alloc::<u32>(1).unwrap();
         let before = baseline(&mut s);
         let calls = device.faults().total();
+        let waits = device.faults().count(Call::Synchronize);
         let mut work = s.prepare().unwrap().begin().unwrap();
         let mut t = work.alloc::<u32>(N).unwrap();
         work.fill(&mut t, 1).unwrap();
@@ -144,10 +145,16 @@ fn obj_04_large_graphs_are_exact_and_call_the_driver_as_often_as_small_ones() {
         let (mut graph, idle) = work.end().unwrap();
         s = idle;
         ends.push(device.faults().total() - calls);
-        assert!(graph.nodes() as u32 >= nodes && graph.edges() as u32 >= nodes - 1);
+        assert_eq!(device.faults().count(Call::Synchronize), waits, "no wait in the window, nor at its end");
+        assert!((nodes..=nodes + 2).contains(&(graph.nodes() as u32)));
+        assert!((nodes - 1..=nodes + 1).contains(&(graph.edges() as u32)), "a chain, and no more than that");
+        let sealed = device.memory_usage();
+        assert!(sealed.held - before.held <= graph.arena_bytes(), "what a node costs is not device memory");
         let mut expected = 0u32;
         for _ in 0..3 {
             graph.replay(&mut s).unwrap();
+            s.sync().unwrap();
+            assert_eq!(device.memory_usage(), sealed, "a replay holds nothing more");
             expected = (0..nodes).fold(expected, |c, node| c.wrapping_mul(3).wrapping_add(node ^ (node * 7)));
         }
         assert_eq!(s.read(&c).unwrap(), [expected]);

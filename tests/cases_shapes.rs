@@ -2,8 +2,12 @@
 
 mod support_objects;
 
-use dacapo::Result;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
 use dacapo::prelude::*;
+use dacapo::{Call, Result};
 use support_objects::*;
 
 /// Everything that can be done with nothing.
@@ -47,9 +51,16 @@ fn shape_01_reading_nothing_gives_nothing() {
     let empty = s.alloc::<u32>(0).unwrap();
     let b = s.alloc::<u32>(N).unwrap();
     s.sync().unwrap();
+    let copies = |device: &Device| device.faults().count(Call::Read) + device.faults().count(Call::Write);
+    let before = copies(&device);
     assert_eq!(s.read(&empty).unwrap(), [0u32; 0]);
     assert_eq!(s.read(b.slice(5..5).unwrap()).unwrap(), [0u32; 0]);
+    assert_eq!(s.read(b.slice(N..).unwrap()).unwrap(), [0u32; 0]);
     s.read_into(&empty, &mut []).unwrap();
+    let mut future = s.read_async(&empty).unwrap();
+    let polled = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Ok(none)) if none.is_empty()), "there is nothing to wait for");
+    assert_eq!(copies(&device), before, "nothing is asked of the driver");
     assert_eq!(s.read(&b).unwrap(), [0; N]);
 }
 
@@ -58,6 +69,9 @@ fn shape_01_reading_nothing_gives_nothing() {
 fn shape_01_empty_shapes_and_empty_arguments_are_captured_and_replayed() {
     let device = device(1);
     let k = Kernels::load(&device);
+    let allocations = device.faults().count(Call::Allocate);
+    drop(device.stream().unwrap().alloc::<u32>(0).unwrap());
+    assert_eq!(device.faults().count(Call::Allocate), allocations, "no bytes, no allocation");
     let count = Program::<(In<u32>, InOut<u32>)>::new("count")
         .host(|(x, n), _| n[0] += 1 + x.len() as u32)
         .load(&device)
@@ -94,13 +108,13 @@ fn shape_02_a_grid_with_a_zero_launches_nothing() {
     let k = Kernels::load(&device);
     let mut s = device.stream().unwrap();
     let mut c = s.alloc::<u32>(N).unwrap();
-    let launches = device.faults().count(dacapo::Call::Launch);
+    let launches = device.faults().count(Call::Launch);
     for dims in [(0, 1, 1), (1, 0, 1), (1, 1, 0), (0, 0, 0), (N, N, 0)] {
         s.launch(&k.inc, Grid::covering(dims), (&mut c,)).unwrap();
         s.launch(&k.inc, Grid::blocks(dims), (&mut c,)).unwrap();
         s.sync().unwrap();
     }
-    assert_eq!(device.faults().count(dacapo::Call::Launch), launches);
+    assert_eq!(device.faults().count(Call::Launch), launches);
     assert_eq!(s.read(&c).unwrap(), [0; N]);
     let (mut graph, ()) = s
         .record(|w| {
@@ -154,6 +168,42 @@ fn shape_04_odd_sizes_are_written_copied_and_read_to_the_byte() {
             s.write(&mut x, &pattern(len, seed)).unwrap();
             graph.replay(&mut s).unwrap();
             assert_eq!(s.read(&out).unwrap(), pattern(len, seed), "{len}");
+        }
+    }
+}
+
+/// Buffers that follow each other in one page, each written, copied into and replayed into in turn: what rounds a size
+/// up to a word reaches into the next one.
+#[test]
+fn shape_04_neighbouring_buffers_of_one_page_keep_their_bytes() {
+    let device = device(1);
+    let copy = copy_bytes(&device);
+    let mut s = device.stream().unwrap();
+    let mut all: Vec<Buffer<u8>> = ODD.into_iter().map(|len| s.alloc(len).unwrap()).collect();
+    let mut expected: Vec<Vec<u8>> = ODD.into_iter().map(|len| vec![0; len]).collect();
+    let source = |s: &mut Stream, len: usize, seed: u8| {
+        let mut x = s.alloc::<u8>(len).unwrap();
+        s.write(&mut x, &pattern(len, seed)).unwrap();
+        x
+    };
+    for (at, len) in ODD.into_iter().enumerate() {
+        for turn in 0..4u8 {
+            let seed = 10 * at as u8 + turn;
+            let from = source(&mut s, len, seed);
+            match turn {
+                0 => s.write(&mut all[at], &pattern(len, seed)).unwrap(),
+                1 => s.copy(&from, &mut all[at]).unwrap(),
+                2 => s.launch(&copy, Grid::covering(len), (&from, &mut all[at])).unwrap(),
+                _ => {
+                    let step = |w: &mut Work<'_>| w.write(&mut all[at], &pattern(len, seed));
+                    let (mut graph, ()) = s.record(step).unwrap();
+                    graph.replay(&mut s).unwrap();
+                }
+            }
+            expected[at] = pattern(len, seed);
+            for (buffer, expected) in all.iter().zip(&expected) {
+                assert_eq!(&s.read(buffer).unwrap(), expected, "{len} bytes, turn {turn}");
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use dacapo::DeviceOptions;
 use dacapo::prelude::*;
+use dacapo::{Call, DeviceOptions};
 use support::{Kernels, LARGE, LEN, all, filled, grid, poll, stepped, stepped_with, working};
 
 /// The ordinary things that another thread does, each of which kills some driver's capture.
@@ -277,6 +277,37 @@ fn str_05_bytes_freed_on_their_own_stream_wait_for_a_reader_on_another() {
     stepper.run_all();
     assert!(all(&b.read(&seen).unwrap(), 2.0));
     assert!(all(&a.read(&next).unwrap(), 50.0));
+}
+
+/// A cleanup asks for what is free by its handles; what is still read goes back to the driver after that.
+#[test]
+fn str_05_a_cleanup_gives_nothing_back_that_another_stream_still_reads() {
+    for replays in [false, true] {
+        let (device, stepper, k) = stepped_with(room_for_two());
+        let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+        let large = Grid::covering(LARGE);
+        let mut seen = b.alloc::<f32>(LARGE).unwrap();
+        let mut buffer = a.alloc::<f32>(LARGE).unwrap();
+        a.fill(&mut buffer, 1.0).unwrap();
+        stepper.run_all();
+        let held = device.memory_usage().held;
+        if replays {
+            let (mut graph, ()) = b.record(|w| w.launch(&k.add1, large, (&buffer, &mut seen))).unwrap();
+            graph.replay(&mut b).unwrap();
+        } else {
+            b.launch(&k.add1, large, (&buffer, &mut seen)).unwrap();
+        }
+        drop(buffer);
+        let frees = device.faults().count(Call::Free);
+        a.memory_cleanup().unwrap();
+        assert_eq!((device.memory_usage().held, device.memory_usage().pending), (held, LARGE * 4));
+        assert_eq!(device.faults().count(Call::Free), frees);
+        assert_eq!(stepper.run_all(), 1, "the reader, and nothing else, was queued");
+        a.memory_cleanup().unwrap();
+        assert_eq!((device.memory_usage().held, device.memory_usage().pending), (LARGE * 4, 0));
+        assert!(all(&b.read(&seen).unwrap(), 2.0));
+        device.check().unwrap();
+    }
 }
 
 /// The same where the last reader is a replay, of a graph that is gone by then.

@@ -1,4 +1,4 @@
-//! Operations inside the window: cases WIN-01, 02, 04, 05, 06 and 08.
+//! Operations inside the window: cases WIN-01, 02, 03, 04, 05, 06 and 08.
 
 mod support;
 
@@ -77,6 +77,37 @@ fn win_02_out_of_memory_in_a_window_is_out_of_memory_at_its_end() {
     assert!(s.read(&eager).unwrap().iter().all(|byte| *byte == 7));
 }
 
+/// What the window itself pins is in its own way. Once `end` has failed it is not any more, so that the same request
+/// finds room by reclaiming, with nothing given up by the user in between.
+#[test]
+fn win_02_the_request_that_failed_at_the_end_succeeds_eagerly_by_reclaiming() {
+    let (device, _stepper, _k) = stepped_with(DeviceOptions::new().max_streams(1).memory_limit(8 * MIB));
+    let mut s = device.stream().unwrap();
+    let baseline = Baseline::take(&mut s);
+    let mut pinned = s.alloc::<u8>(4 * MIB).unwrap();
+    drop(s.alloc::<u8>(3 * MIB).unwrap());
+    s.sync().unwrap();
+
+    let mut s = s.prepare().unwrap().begin().unwrap();
+    s.fill(&mut pinned, 1).unwrap();
+    drop(pinned);
+    let frees = device.faults().count(Call::Free);
+    let mut tmp = s.alloc::<u8>(6 * MIB).expect("in the window it is only a name");
+    s.fill(&mut tmp, 7).unwrap();
+    assert_eq!(device.faults().count(Call::Free), frees, "nothing is reclaimed in the window");
+    drop(tmp);
+    let (mut s, error) = s.end().unwrap_err().into_parts();
+    let Error::OutOfMemory { requested, held, .. } = error else { panic!("{error}") };
+    assert_eq!((requested, held), (6 * MIB, 4 * MIB), "the cached 3 MiB were given back, and did not do");
+    assert_eq!(device.memory_usage().in_use, 0);
+
+    let mut eager = s.alloc::<u8>(6 * MIB).expect("what the window had pinned is free");
+    s.fill(&mut eager, 7).unwrap();
+    assert!(s.read(&eager).unwrap().iter().all(|byte| *byte == 7));
+    drop(eager);
+    assert!(baseline.returns(&mut s), "{:?}", device.memory_usage());
+}
+
 /// Nothing captures at `end`, so nothing forbids it to reclaim: cached blocks are no reason to fail.
 #[test]
 fn win_02_the_end_of_a_window_reclaims_cached_blocks() {
@@ -92,6 +123,96 @@ fn win_02_the_end_of_a_window_reclaims_cached_blocks() {
         .unwrap();
     assert_eq!(graph.arena_bytes(), 6 * MIB);
     assert_eq!(device.memory_usage().held, 6 * MIB);
+}
+
+/// A limit that two large buffers exhaust.
+fn room_for_two() -> DeviceOptions {
+    DeviceOptions::new().max_streams(2).memory_limit(2 * LARGE * 4)
+}
+
+/// An allocator that asks a capturing stream whether it is done with some bytes spoils the capture, or fails itself.
+/// Here nobody asks: a window has used nothing yet, and what ran before it is written down with the bytes.
+#[test]
+fn win_03_bytes_last_used_on_a_stream_that_records_by_now_are_handed_out_without_asking_it() {
+    let (device, stepper, k) = stepped_with(room_for_two());
+    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+    let large = Grid::covering(LARGE);
+    let mut buffer = a.alloc::<f32>(LARGE).unwrap();
+    a.fill(&mut buffer, 1.0).unwrap();
+    let mut seen = b.alloc::<f32>(LARGE).unwrap();
+    stepper.run_all();
+
+    b.launch(&k.add1, large, (&buffer, &mut seen)).unwrap();
+    let mut b = b.prepare().unwrap().begin().unwrap();
+    drop(buffer);
+    let waits = device.faults().count(Call::Synchronize);
+    let mut next = a.alloc_scratch::<f32>(LARGE).expect("there is room only where `buffer` was");
+    a.fill(&mut next, 50.0).unwrap();
+    assert_eq!(device.faults().count(Call::Synchronize), waits, "nobody waits for anybody");
+    assert_eq!(stepper.run(a.id()), 0, "the new tenant's first use comes after the old one's last");
+    b.launch(&k.mul2, large, (&next, &mut seen)).unwrap();
+    let (mut graph, mut b) = b.end().expect("the window is as good as ever");
+    assert!(all(&b.read(&seen).unwrap(), 2.0), "the old bytes");
+    graph.replay(&mut b).unwrap();
+    assert!(all(&b.read(&seen).unwrap(), 100.0));
+    device.check().unwrap();
+}
+
+/// What an open window uses is nobody else's, however often others allocate, clean up and wait meanwhile; and it comes
+/// back when the window's graph is gone.
+#[test]
+fn win_03_bytes_that_an_open_window_uses_are_handed_out_to_nobody_and_come_back_afterwards() {
+    let (device, stepper, k) = stepped_with(room_for_two());
+    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+    let large = Grid::covering(LARGE);
+    let mut seen = b.alloc::<f32>(LARGE).unwrap();
+    stepper.run_all();
+    let before = device.memory_usage();
+    let mut buffer = a.alloc::<f32>(LARGE).unwrap();
+    a.fill(&mut buffer, 1.0).unwrap();
+    // Its last use before the window is on B, and stays in flight.
+    b.launch(&k.inc, large, (&mut buffer,)).unwrap();
+
+    let mut b = b.prepare().unwrap().begin().unwrap();
+    b.launch(&k.add1, large, (&buffer, &mut seen)).unwrap();
+    drop(buffer);
+    for _ in 0..3 {
+        let Err(Error::OutOfMemory { requested, held, .. }) = a.alloc_scratch::<f32>(LARGE) else {
+            panic!("the only bytes left are those that the window uses");
+        };
+        assert_eq!((requested, held), (LARGE * 4, 2 * LARGE * 4));
+        a.memory_cleanup().unwrap();
+        a.sync().unwrap();
+    }
+    let (mut graph, mut b) = b.end().expect("the window is as good as ever");
+    graph.replay(&mut b).unwrap();
+    assert!(all(&b.read(&seen).unwrap(), 3.0));
+    assert!(a.alloc_scratch::<f32>(LARGE).is_err(), "now the graph uses them");
+
+    graph.replay(&mut b).unwrap();
+    drop(graph);
+    let mut next = a.alloc_scratch::<f32>(LARGE).expect("they are back, after the replay in flight");
+    a.fill(&mut next, 50.0).unwrap();
+    stepper.run_all();
+    assert!(all(&b.read(&seen).unwrap(), 3.0) && all(&a.read(&next).unwrap(), 50.0));
+    drop(next);
+    assert_eq!(device.memory_usage().in_use, before.in_use);
+}
+
+/// The same where the window is given up: its pins go with it.
+#[test]
+fn win_03_bytes_that_an_abandoned_window_used_come_back_too() {
+    let (device, stepper, k) = stepped_with(room_for_two());
+    let (mut a, b) = (device.stream().unwrap(), device.stream().unwrap());
+    let (buffer, mut other) = (a.alloc::<f32>(LARGE).unwrap(), a.alloc::<f32>(LARGE).unwrap());
+    stepper.run_all();
+    let mut b = b.prepare().unwrap().begin().unwrap();
+    b.launch(&k.add1, Grid::covering(LARGE), (&buffer, &mut other)).unwrap();
+    drop((buffer, other));
+    assert!(a.alloc_scratch::<f32>(LARGE).is_err());
+    drop(b.abort());
+    let both = [a.alloc::<f32>(LARGE).unwrap(), a.alloc::<f32>(LARGE).unwrap()];
+    assert!(both.iter().all(|buffer| all(&a.read(buffer).unwrap(), 0.0)));
 }
 
 /// What a call on a recording stream was refused with: the operation, and the phase that it found.

@@ -31,7 +31,7 @@ fn any_call_may_fail_once_on_a_stepped_device() {
 #[test]
 fn any_call_may_fail_once_in_a_program_that_stops_at_its_first_error() {
     for severity in [Severity::Call, Severity::Memory, Severity::Sticky] {
-        all_calls(Clockwork::Stepped, severity, Manner::Stop);
+        each_kind(Clockwork::Stepped, severity, Manner::Stop);
     }
 }
 
