@@ -300,6 +300,7 @@ fn str_05_a_cleanup_gives_nothing_back_that_another_stream_still_reads() {
         drop(buffer);
         let frees = device.faults().count(Call::Free);
         a.memory_cleanup().unwrap();
+        assert_eq!(a.compact().unwrap().buffers, 0, "there is no page to empty");
         assert_eq!((device.memory_usage().held, device.memory_usage().pending), (held, LARGE * 4));
         assert_eq!(device.faults().count(Call::Free), frees);
         assert_eq!(stepper.run_all(), 1, "the reader, and nothing else, was queued");
@@ -308,6 +309,35 @@ fn str_05_a_cleanup_gives_nothing_back_that_another_stream_still_reads() {
         assert!(all(&b.read(&seen).unwrap(), 2.0));
         device.check().unwrap();
     }
+}
+
+/// Moving a buffer frees its old bytes, which a reader on another stream may not have read yet.
+#[test]
+fn str_05_bytes_that_a_compaction_left_wait_for_the_reader_that_was_queued_before_it() {
+    let (device, stepper, k) = stepped_with(DeviceOptions::new().max_streams(2));
+    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+    // Two pages' worth, of which the first and the last one stay.
+    let mut spread: Vec<Buffer<f32>> = (0..40).map(|_| filled(&mut a, 1.0)).collect();
+    let mut seen: Vec<Buffer<f32>> = (0..2).map(|_| b.alloc(LEN).unwrap()).collect();
+    spread.drain(1..39);
+    stepper.run_all();
+    for (buffer, seen) in spread.iter().zip(&mut seen) {
+        b.launch(&k.add1, grid(), (buffer, seen)).unwrap();
+    }
+    let done = a.compact().unwrap();
+    assert!(done.buffers > 0 && done.pages > 0, "{done:?}");
+    // Whoever gets the old bytes overwrites them, and so does whoever owns the moved ones.
+    let sentinels: Vec<Buffer<f32>> = (0..40).map(|_| filled(&mut a, 50.0)).collect();
+    spread.iter_mut().for_each(|buffer| a.fill(buffer, 60.0).unwrap());
+    a.memory_cleanup().unwrap();
+    stepper.run(a.id());
+    stepper.run_all();
+    for (buffer, seen) in spread.iter().zip(&seen) {
+        assert!(all(&b.read(seen).unwrap(), 2.0), "the old bytes");
+        assert!(all(&b.read(buffer).unwrap(), 60.0));
+    }
+    assert!(sentinels.iter().all(|sentinel| all(&b.read(sentinel).unwrap(), 50.0)));
+    device.check().unwrap();
 }
 
 /// The same where the last reader is a replay, of a graph that is gone by then.

@@ -54,6 +54,35 @@ fn a_new_buffer_reads_as_zero_after_a_cleanup_too() {
     assert_eq!(ground.streams[0].read(&kept).unwrap(), [CANARY]);
 }
 
+/// A moved buffer brings its zeros along into bytes that somebody else had, and leaves none of its own to the next.
+#[test]
+fn a_buffer_reads_as_zero_after_it_was_moved_and_so_does_whoever_gets_its_old_bytes() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    const SIZE: usize = 100_003;
+    let mut all: Vec<Buffer<u8>> = (0..80).map(|_| ground.streams[0].alloc(SIZE).unwrap()).collect();
+    let mut secrets: Vec<Buffer<u8>> = Vec::new();
+    for (at, mut buffer) in all.drain(..).enumerate().filter(|(at, _)| at % 7 == 0).collect::<Vec<_>>() {
+        if at % 2 == 0 {
+            ground.streams[0].fill(&mut buffer, CANARY).unwrap();
+            secrets.push(buffer);
+        } else {
+            all.push(buffer);
+        }
+    }
+    let done = ground.streams[1].compact().unwrap();
+    assert!(done.buffers > 0, "{done:?}");
+    for buffer in &all {
+        assert!(clean(&ground.seen(1, buffer)), "moved among the canary");
+    }
+    for buffer in &secrets {
+        assert!(ground.streams[1].read(buffer).unwrap() == vec![CANARY; SIZE]);
+    }
+    for _ in 0..80 {
+        let fresh = ground.streams[0].alloc::<u8>(SIZE).unwrap();
+        assert!(clean(&ground.seen(1, &fresh)), "where a moved canary was");
+    }
+}
+
 /// What is not written stays zero, to the byte, however the buffer is divided and called.
 #[test]
 fn a_buffer_that_is_written_in_part_or_divided_or_cast_shows_zeros_elsewhere() {

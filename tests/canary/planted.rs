@@ -10,7 +10,8 @@ pub const CANARY: u8 = 0xA5;
 pub const SIZES: [usize; 12] =
     [1, 3, 255, 256, 257, 4096, 100_003, (512 << 10) - 1, 512 << 10, (512 << 10) + 1, 1 << 20, (3 << 20) + 5];
 
-pub const MODES: [AllocationMode; 2] = [AllocationMode::Pooled, AllocationMode::Dedicated];
+pub const MODES: [AllocationMode; 3] =
+    [AllocationMode::Pooled, AllocationMode::Persistent, AllocationMode::Dedicated];
 
 /// A device whose memory was full of the canary, and is free now.
 pub struct Ground {

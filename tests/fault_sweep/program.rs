@@ -111,7 +111,7 @@ impl Cells {
     }
 }
 
-/// Pages of every kind come and go.
+/// Pages of every kind come and go, and what is left of two is moved to one.
 fn memory(log: &mut Log, a: &mut Stream) -> Result<(), End> {
     let large = log.met("alloc large", a.alloc_scratch::<u32>(LARGE))?;
     let kept = log.met("alloc kept", a.alloc_scratch::<u32>(LARGE))?;
@@ -119,8 +119,42 @@ fn memory(log: &mut Log, a: &mut Stream) -> Result<(), End> {
     log.met("cleanup", a.memory_cleanup())?;
     drop(kept);
     log.met("cleanup", a.memory_cleanup())?;
+    let persistent = a.allocating(AllocationMode::Persistent, |w| w.alloc::<u32>(N));
+    drop(log.met("alloc persistent", persistent)?);
+    let mut parts = Vec::new();
+    for _ in 0..PARTS {
+        let part = log.met("alloc", a.alloc_scratch::<u32>(PART))?;
+        parts.extend(part.map(|buffer| Part { buffer, holds: false }));
+    }
+    // The first and the last are on two pages, and hardly use either.
+    let mut spread = parts.drain(..).enumerate().filter(|(at, _)| at % (PARTS - 1) == 0);
+    let (first, last) = (spread.next(), spread.next());
+    drop(spread);
+    let mut left: Vec<Part> = [first, last].into_iter().flatten().map(|(_, part)| part).collect();
+    for part in &mut left {
+        part.holds = log.met("fill", a.fill(&mut part.buffer, 17))?.is_some();
+    }
+    log.met("compact", a.compact())?;
+    for part in &left {
+        if let Some(found) = log.met("read", a.read(part.buffer.slice(PART - N..).unwrap()))? {
+            assert!(part.holds && found == [17; N], "what was moved is what it was: {found:?}");
+        }
+    }
     Ok(())
 }
+
+/// A buffer of which a page has room for a few.
+struct Part {
+    buffer: Buffer<u32>,
+    /// Whether it was filled.
+    holds: bool,
+}
+
+/// Elements of a [`Part`]: 400 KiB.
+const PART: usize = 100 << 10;
+
+/// More than the first page of a pool has room for.
+const PARTS: usize = 7;
 
 /// A warm-up and a window with everything that can be recorded.
 fn capture(
