@@ -387,8 +387,9 @@ pub(crate) struct Everything<'d> {
 
 impl Everything<'_> {
     /// What the lock of `slot` guards.
-    pub(crate) fn lane(&mut self, slot: u32) -> Option<&mut Lane> {
-        self.lanes.get_mut(slot as usize).map(|lane| &mut **lane)
+    pub(crate) fn lane(&mut self, slot: u32) -> &mut Lane {
+        #[allow(clippy::indexing_slicing, reason = "there is a lane for each slot, and slots have no others")]
+        &mut self.lanes[slot as usize]
     }
 }
 

@@ -291,7 +291,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// else pin a page that is hardly used.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is moved.
+    /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is moved. What the driver says of a move that it refuses:
+    /// what was moved before stays moved, and everything else where it is.
     pub fn compact(&mut self) -> Result<Compaction>
     where
         P: CanPrepare,
@@ -330,7 +331,7 @@ impl<B: Backend> StreamCore<B> {
     pub(crate) fn compact(&mut self) -> Result<Compaction> {
         callback::refuse("compact")?;
         self.device.poison.check()?;
-        let done = compaction::compact(&self.device);
+        let done = compaction::compact(&self.device)?;
         self.device.poison.check()?;
         Ok(done)
     }

@@ -202,3 +202,27 @@ fn e31_a_device_opens_with_all_its_slots_or_not_at_all() {
         }
     }
 }
+
+/// A compaction that the driver broke off is not one that found nothing to do; and a capture that would only have liked
+/// one goes on without it.
+#[test]
+fn e31_a_compaction_that_the_driver_refuses_says_so() {
+    /// Elements of 400 KiB, of which a page has room for five.
+    const PART: usize = 100 << 10;
+    let (device, stepper, k, mut s, mut c) = subject();
+    let mut parts: Vec<Buffer<u32>> = (0..9).map(|_| s.alloc(PART).unwrap()).collect();
+    parts.drain(1..8);
+    stepper.run_all();
+    for (call, severity) in [(Call::Copy, Severity::Call), (Call::Copy, Severity::Memory)] {
+        device.faults().fail_all(call, severity);
+        let error = refused(s.compact());
+        assert!(is_refusal_of(&error, call), "{error}");
+        let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut c,))).unwrap();
+        graph.replay(&mut s).unwrap();
+        device.faults().clear();
+    }
+    assert_eq!(s.read(&c).unwrap(), [2; N]);
+    let done = s.compact().unwrap();
+    assert!(done.buffers > 0 && done.pages > 0, "{done:?}");
+    assert!(parts.iter().all(|part| s.read(part).unwrap() == [0; PART]));
+}

@@ -12,6 +12,7 @@ use crate::access::Access;
 use crate::backend::command::Work as What;
 use crate::backend::{Backend, Command, Contents, Job, Region};
 use crate::device::DeviceCore;
+use crate::error::{Error, Result};
 use crate::memory::allocation::{Allocation, Home};
 use crate::memory::page::SharedPage;
 use crate::memory::pool::{release, unstash_all};
@@ -51,9 +52,21 @@ struct PageId {
     index: usize,
 }
 
+/// How far a compaction has come.
+#[derive(Default)]
+struct Progress {
+    done: Compaction,
+    /// The driver refused a move: it ends here, with that tenant where it was.
+    refusal: Option<Error>,
+}
+
 /// Empties every shared page of the device whose tenants fit on others.
-pub(crate) fn compact<B: Backend>(device: &DeviceCore<B>) -> Compaction {
-    empty_pages(device, Worth::Any)
+///
+/// # Errors
+/// What the driver says of a move that it refuses; what was moved before stays moved.
+pub(crate) fn compact<B: Backend>(device: &DeviceCore<B>) -> Result<Compaction> {
+    let Progress { done, refusal } = empty_pages(device, Worth::Any);
+    refusal.map_or(Ok(done), Err)
 }
 
 /// Before a capture of a stream of `slot`: a graph would pin what is moved away now where it is.
@@ -65,6 +78,7 @@ pub(crate) fn before_capture<B: Backend>(device: &DeviceCore<B>, slot: u32) {
     let worth = shared().count() > 1 && shared().any(|page| is_outdated(page, next));
     drop(pool);
     if worth {
+        // Where the driver refuses to move, the capture goes on with the pages that there are.
         empty_pages(device, Worth::Outdated { slot });
     }
 }
@@ -73,22 +87,24 @@ fn is_outdated<B: Backend>(page: &SharedPage<B>, next: usize) -> bool {
     page.used_bytes() <= page.page().bytes / 4 || page.page().bytes < next
 }
 
-fn empty_pages<B: Backend>(device: &DeviceCore<B>, worth: Worth) -> Compaction {
-    let mut done = Compaction::default();
+fn empty_pages<B: Backend>(device: &DeviceCore<B>, worth: Worth) -> Progress {
+    let mut progress = Progress::default();
     let mut tried: Vec<PageId> = Vec::new();
-    while let Some(source) = choose(device, worth, &tried) {
+    while progress.refusal.is_none()
+        && let Some(source) = choose(device, worth, &tried)
+    {
         tried.push(source);
-        while batch(device, source, &mut done) {}
+        while batch(device, source, &mut progress) {}
         reopen(device, source);
         let emptied = device.slot(source.slot).pool.lock().remove_empty(source.index);
         if let Some((page, history)) = emptied {
             device.memory.graveyard.condemn(page, history);
-            done.pages += 1;
+            progress.done.pages += 1;
             // A number that is free may name another page from here on.
             tried.retain(|page| *page != source);
         }
     }
-    done
+    progress
 }
 
 /// The page with the fewest bytes in use that was not tried yet, closed to new tenants.
@@ -131,16 +147,19 @@ fn reopen<B: Backend>(device: &DeviceCore<B>, id: PageId) {
 }
 
 /// Moves up to a batch of tenants off `source`, all in one step of the device's order. Returns whether more can go.
-fn batch<B: Backend>(device: &DeviceCore<B>, source: PageId, done: &mut Compaction) -> bool {
+fn batch<B: Backend>(device: &DeviceCore<B>, source: PageId, progress: &mut Progress) -> bool {
     device.backend.throttle(&device.slot(source.slot).queue);
     let mut everything = enter_all(device);
     let tenants = tenants(device, source);
     // Emptied in part, a page gives nothing back: whoever is pinned keeps the others where they are.
     let stuck = device.poison.is_set() || tenants.iter().any(|tenant| tenant.state.lock().is_pinned());
-    let before = done.buffers;
+    let before = progress.done.buffers;
     let moved = !stuck
-        && tenants.iter().take(BATCH).all(|tenant| relocate(device, &mut everything, source, tenant, done));
-    let more = moved && done.buffers > before && tenants.len() > BATCH;
+        && tenants
+            .iter()
+            .take(BATCH)
+            .all(|tenant| relocate(device, &mut everything, source, tenant, progress));
+    let more = moved && progress.done.buffers > before && tenants.len() > BATCH;
     // Locks first: these may be the last references to tenants, whose bytes then go back to their pool.
     drop(everything);
     drop(tenants);
@@ -161,7 +180,7 @@ fn relocate<B: Backend>(
     everything: &mut Everything<'_>,
     source: PageId,
     tenant: &Arc<Allocation<B>>,
-    done: &mut Compaction,
+    progress: &mut Progress,
 ) -> bool {
     let mut state = tenant.state.lock();
     let Home::Placed { contents: old, lease: old_lease } = &state.home else { return true };
@@ -173,10 +192,14 @@ fn relocate<B: Backend>(
     let Some(new) = room(device, source, old_lease.bytes()) else { return false };
     let mut waits = state.uses.history(&(0..tenant.bytes));
     waits.extend(&new.history);
-    let Some(mark) = enqueue(device, everything, source.slot, &waits, [&old, &new.contents], tenant.bytes)
-    else {
-        release(device, new.contents, new.lease, new.history);
-        return false;
+    let contents = [&old, &new.contents];
+    let mark = match enqueue(device, everything, source.slot, &waits, contents, tenant.bytes) {
+        Ok(mark) => mark,
+        Err(error) => {
+            progress.refusal = Some(error);
+            release(device, new.contents, new.lease, new.history);
+            return false;
+        }
     };
     let mut moved = Marks::default();
     moved.add(mark);
@@ -186,8 +209,8 @@ fn relocate<B: Backend>(
     drop(state);
     // The move waited for every use of the old bytes: whoever gets them waits for the move alone.
     release(device, old, old_lease, moved);
-    done.buffers += 1;
-    done.bytes += tenant.bytes;
+    progress.done.buffers += 1;
+    progress.done.bytes += tenant.bytes;
     true
 }
 
@@ -201,7 +224,10 @@ fn room<B: Backend>(device: &DeviceCore<B>, source: PageId, bytes: usize) -> Opt
     })
 }
 
-/// Enqueues a move on `slot`; `None` if the driver refuses it, and then nothing was enqueued.
+/// Enqueues a move on `slot`.
+///
+/// # Errors
+/// What the driver says; nothing was enqueued.
 fn enqueue<B: Backend>(
     device: &DeviceCore<B>,
     everything: &mut Everything<'_>,
@@ -209,21 +235,20 @@ fn enqueue<B: Backend>(
     waits: &Marks,
     [old, new]: [&Arc<Contents<B>>; 2],
     bytes: usize,
-) -> Option<Mark> {
-    wait_for(device, slot, waits).ok()?;
-    let lane = everything.lane(slot)?;
-    let mark = Mark { slot, seq: lane.seq + 1 };
+) -> Result<Mark> {
+    wait_for(device, slot, waits)?;
+    let seq = everything.lane(slot).seq + 1;
+    let mark = Mark { slot, seq };
     let mut args = device.slot(slot).spares.take();
     for (contents, access) in [(old, Access::Read), (new, Access::Write)] {
         args.regions.push(Region { contents: Some(contents.clone()), start: 0, end: bytes, access });
     }
     let mut command = Command { job: Job(What::Move), args };
     let queue = &device.slot(slot).queue;
-    if let Err(fault) = device.backend.submit(queue, mark.seq, &device.by, &mut command) {
-        device.poison.absorb(fault);
+    if let Err(fault) = device.backend.submit(queue, seq, &device.by, &mut command) {
         device.slot(slot).spares.give(command.args);
-        return None;
+        return Err(device.poison.absorb(fault));
     }
-    lane.seq = mark.seq;
-    Some(mark)
+    everything.lane(slot).seq = seq;
+    Ok(mark)
 }

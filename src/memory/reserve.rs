@@ -210,7 +210,11 @@ fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) {
     let held = device.memory.held.load(Ordering::Relaxed);
     // Where the limit was what stood in the way, it tells when that is done; a driver does not.
     let fits = device.memory.limit.is_some_and(|limit| held.saturating_add(bytes) <= limit);
-    if !fits && compaction::compact(device).pages > 0 {
+    if fits {
+        return;
+    }
+    // One that the driver broke off may have emptied pages before that.
+    if !matches!(compaction::compact(device), Ok(done) if done.pages == 0) {
         release_free(device);
     }
 }
