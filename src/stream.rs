@@ -292,7 +292,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     ///
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is moved. What the driver says of a move that it refuses:
-    /// what was moved before stays moved, and everything else where it is.
+    /// what was moved before stays moved, and everything else where it is. A move that fails when it runs taints the buffer
+    /// that it was to move, and is reported by this stream's next [`sync`](crate::Enqueue::sync).
     pub fn compact(&mut self) -> Result<Compaction>
     where
         P: CanPrepare,
@@ -331,7 +332,7 @@ impl<B: Backend> StreamCore<B> {
     pub(crate) fn compact(&mut self) -> Result<Compaction> {
         callback::refuse("compact")?;
         self.device.poison.check()?;
-        let done = compaction::compact(&self.device)?;
+        let done = compaction::compact(&self.device, &self.by)?;
         self.device.poison.check()?;
         Ok(done)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::backend::command::Work as What;
-use crate::backend::{Backend, Command, Contents, Job, Region};
+use crate::backend::{Backend, Command, Contents, Job, Region, Submitter};
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::memory::allocation::{Allocation, Home};
@@ -53,19 +53,20 @@ struct PageId {
 }
 
 /// How far a compaction has come.
-#[derive(Default)]
-struct Progress {
+struct Progress<'b> {
+    /// Who is to hear of a move that fails when it runs.
+    by: &'b Submitter,
     done: Compaction,
     /// The driver refused a move: it ends here, with that tenant where it was.
     refusal: Option<Error>,
 }
 
-/// Empties every shared page of the device whose tenants fit on others.
+/// Empties every shared page of the device whose tenants fit on others, on behalf of `by`.
 ///
 /// # Errors
 /// What the driver says of a move that it refuses; what was moved before stays moved.
-pub(crate) fn compact<B: Backend>(device: &DeviceCore<B>) -> Result<Compaction> {
-    let Progress { done, refusal } = empty_pages(device, Worth::Any);
+pub(crate) fn compact<B: Backend>(device: &DeviceCore<B>, by: &Submitter) -> Result<Compaction> {
+    let Progress { done, refusal, .. } = empty_pages(device, by, Worth::Any);
     refusal.map_or(Ok(done), Err)
 }
 
@@ -79,7 +80,7 @@ pub(crate) fn before_capture<B: Backend>(device: &DeviceCore<B>, slot: u32) {
     drop(pool);
     if worth {
         // Where the driver refuses to move, the capture goes on with the pages that there are.
-        empty_pages(device, Worth::Outdated { slot });
+        empty_pages(device, &device.by, Worth::Outdated { slot });
     }
 }
 
@@ -87,8 +88,8 @@ fn is_outdated<B: Backend>(page: &SharedPage<B>, next: usize) -> bool {
     page.used_bytes() <= page.page().bytes / 4 || page.page().bytes < next
 }
 
-fn empty_pages<B: Backend>(device: &DeviceCore<B>, worth: Worth) -> Progress {
-    let mut progress = Progress::default();
+fn empty_pages<'b, B: Backend>(device: &DeviceCore<B>, by: &'b Submitter, worth: Worth) -> Progress<'b> {
+    let mut progress = Progress { by, done: Compaction::default(), refusal: None };
     let mut tried: Vec<PageId> = Vec::new();
     while progress.refusal.is_none()
         && let Some(source) = choose(device, worth, &tried)
@@ -147,7 +148,7 @@ fn reopen<B: Backend>(device: &DeviceCore<B>, id: PageId) {
 }
 
 /// Moves up to a batch of tenants off `source`, all in one step of the device's order. Returns whether more can go.
-fn batch<B: Backend>(device: &DeviceCore<B>, source: PageId, progress: &mut Progress) -> bool {
+fn batch<B: Backend>(device: &DeviceCore<B>, source: PageId, progress: &mut Progress<'_>) -> bool {
     device.backend.throttle(&device.slot(source.slot).queue);
     let mut everything = enter_all(device);
     let tenants = tenants(device, source);
@@ -180,7 +181,7 @@ fn relocate<B: Backend>(
     everything: &mut Everything<'_>,
     source: PageId,
     tenant: &Arc<Allocation<B>>,
-    progress: &mut Progress,
+    progress: &mut Progress<'_>,
 ) -> bool {
     let mut state = tenant.state.lock();
     let Home::Placed { contents: old, lease: old_lease } = &state.home else { return true };
@@ -193,7 +194,8 @@ fn relocate<B: Backend>(
     let mut waits = state.uses.history(&(0..tenant.bytes));
     waits.extend(&new.history);
     let contents = [&old, &new.contents];
-    let mark = match enqueue(device, everything, source.slot, &waits, contents, tenant.bytes) {
+    let on = (source.slot, progress.by);
+    let mark = match enqueue(device, everything, on, &waits, contents, tenant.bytes) {
         Ok(mark) => mark,
         Err(error) => {
             progress.refusal = Some(error);
@@ -224,14 +226,14 @@ fn room<B: Backend>(device: &DeviceCore<B>, source: PageId, bytes: usize) -> Opt
     })
 }
 
-/// Enqueues a move on `slot`.
+/// Enqueues a move on `slot`, on behalf of `by`.
 ///
 /// # Errors
 /// What the driver says; nothing was enqueued.
 fn enqueue<B: Backend>(
     device: &DeviceCore<B>,
     everything: &mut Everything<'_>,
-    slot: u32,
+    (slot, by): (u32, &Submitter),
     waits: &Marks,
     [old, new]: [&Arc<Contents<B>>; 2],
     bytes: usize,
@@ -245,7 +247,7 @@ fn enqueue<B: Backend>(
     }
     let mut command = Command { job: Job(What::Move), args };
     let queue = &device.slot(slot).queue;
-    if let Err(fault) = device.backend.submit(queue, seq, &device.by, &mut command) {
+    if let Err(fault) = device.backend.submit(queue, seq, by, &mut command) {
         device.slot(slot).spares.give(command.args);
         return Err(device.poison.absorb(fault));
     }

@@ -214,7 +214,7 @@ fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) {
         return;
     }
     // One that the driver broke off may have emptied pages before that.
-    if !matches!(compaction::compact(device), Ok(done) if done.pages == 0) {
+    if !matches!(compaction::compact(device, &device.by), Ok(done) if done.pages == 0) {
         release_free(device);
     }
 }

@@ -123,7 +123,7 @@ fn memory(log: &mut Log, a: &mut Stream) -> Result<(), End> {
     drop(log.met("alloc persistent", persistent)?);
     let mut parts = Vec::new();
     for _ in 0..PARTS {
-        let part = log.met("alloc", a.alloc_scratch::<u32>(PART))?;
+        let part = log.met("alloc", a.alloc_scratch::<u8>(PART))?;
         parts.extend(part.map(|buffer| Part { buffer, holds: false }));
     }
     // The first and the last are on two pages, and hardly use either.
@@ -145,13 +145,13 @@ fn memory(log: &mut Log, a: &mut Stream) -> Result<(), End> {
 
 /// A buffer of which a page has room for a few.
 struct Part {
-    buffer: Buffer<u32>,
+    buffer: Buffer<u8>,
     /// Whether it was filled.
     holds: bool,
 }
 
-/// Elements of a [`Part`]: 400 KiB.
-const PART: usize = 100 << 10;
+/// Bytes of a [`Part`].
+const PART: usize = 400 << 10;
 
 /// More than the first page of a pool has room for.
 const PARTS: usize = 7;

@@ -179,7 +179,6 @@ impl Case {
                 let keeps = self.which == Which::All(Call::Free);
                 assert!(!keeps || device.memory_usage().held > 0, "what the driver keeps is off the books");
                 faults.clear();
-                subject.come_to_rest();
                 let good = subject.program(Manner::GoOn);
                 assert!(good.errors.is_empty(), "and later, on the same device: {:?}", good.errors);
                 assert_eq!(good.reads, READS);
