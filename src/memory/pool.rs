@@ -278,8 +278,11 @@ pub(crate) fn release<B: Backend>(
         Lease::Block { slot, page, tenant, block, bytes } => {
             let mut pool = device.slot(slot).pool.lock();
             pool.in_use -= bytes;
-            if let Some(Some(shared)) = pool.shared.get_mut(page as usize) {
-                shared.give(contents, (block, tenant, bytes), history, |mark| device.passed(mark));
+            match pool.shared.get_mut(page as usize) {
+                Some(Some(shared)) => {
+                    shared.give(contents, (block, tenant, bytes), history, |mark| device.passed(mark));
+                }
+                _ => debug_assert!(false, "a page keeps its number for as long as it has tenants"),
             }
             None
         }
