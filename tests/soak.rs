@@ -24,13 +24,15 @@ mod random;
 #[path = "soak/steps.rs"]
 mod steps;
 mod support;
+#[path = "soak/tally.rs"]
+mod tally;
 #[path = "soak/watch.rs"]
 mod watch;
 #[path = "soak/worker.rs"]
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dacapo::host::{HostOptions, UnwrittenReads};
@@ -85,7 +87,6 @@ fn shared() -> Shared {
         windows: Default::default(),
         stop: AtomicBool::new(false),
         share: WORKING_SET / THREADS,
-        performed: AtomicUsize::new(0),
     }
 }
 
@@ -110,7 +111,7 @@ fn a_long_random_life_loses_no_byte_and_holds_no_more_in_the_end_than_in_the_mid
 }
 
 fn wind_up(shared: Shared, workers: Vec<Worker>, held: &Held) {
-    let Shared { device, tools, mut streams, market, performed, .. } = shared;
+    let Shared { device, tools, mut streams, market, .. } = shared;
     device.faults().clear();
     let streams = streams.get_mut();
     for stream in streams.iter_mut() {
@@ -122,7 +123,7 @@ fn wind_up(shared: Shared, workers: Vec<Worker>, held: &Held) {
     stream.memory_cleanup().unwrap();
     assert!(eventually(|| device.memory_usage().pending == 0));
     let after = device.memory_usage();
-    println!("{} operations; {held}", performed.into_inner());
+    println!("{held}\n{}", tally::summary());
     println!(
         "held / in use with the working set alive: {:.3}, after a cleanup {:.3}",
         ratio(before),

@@ -7,6 +7,7 @@ use crate::checks::{answered, is_end_of_window, is_injected};
 use crate::plan::Plan;
 use crate::random::Rng;
 use crate::steps::{Cells, Tools};
+use crate::tally::{What, count};
 
 /// A graph, and what it works on.
 pub struct Bundle {
@@ -55,6 +56,7 @@ impl Bundle {
             plan.apply(tools, &mut cells.models, done);
         }
         if let Some((graph, ())) = answered("a capture", answer) {
+            count(What::Graph);
             plan.unborn(&mut cells.models);
             return Ok(Bundle { graph, cells, plan });
         }
@@ -68,7 +70,10 @@ impl Bundle {
 
     pub fn replay(&mut self, stream: &mut Stream, tools: &Tools) {
         match answered("a replay", self.graph.replay(stream)) {
-            Some(_ticket) => self.plan.apply(tools, &mut self.cells.models, self.plan.len()),
+            Some(_ticket) => {
+                count(What::Replay);
+                self.plan.apply(tools, &mut self.cells.models, self.plan.len());
+            }
             None => self.plan.spoil(&mut self.cells.models),
         }
     }
@@ -148,11 +153,13 @@ impl Window {
     fn end(mut self) -> (Option<Stream>, Result<Bundle, Cells>) {
         match self.recording.end() {
             Ok((graph, stream)) => {
+                count(What::Graph);
                 assert!(!self.is_lost, "a window that was lost became a graph");
                 (Some(stream), Ok(Bundle { graph, cells: self.cells, plan: self.plan }))
             }
             Err(refused) => {
                 let (mut stream, error) = refused.into_parts();
+                count(What::WindowLost);
                 assert!(is_end_of_window(&error), "the end of a window: {error:?}");
                 stillborn(&mut stream, &self.cells, self.plan.outside());
                 self.plan.unbear(&mut self.cells);

@@ -3,6 +3,7 @@
 use dacapo::{Error, ErrorKind};
 
 use crate::kernels::BREAKS;
+use crate::tally::{What, count};
 
 /// A refusal of the driver that somebody asked for, told to whom it happened.
 pub fn is_injected(error: &Error) -> bool {
@@ -18,7 +19,10 @@ pub fn is_injected(error: &Error) -> bool {
 pub fn answered<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
     match answer {
         Ok(value) => Some(value),
-        Err(error) if is_injected(&error) => None,
+        Err(error) if is_injected(&error) => {
+            count(What::Refusal);
+            None
+        }
         Err(error) => panic!("{what}: {error:?}"),
     }
 }
@@ -41,6 +45,7 @@ pub fn is_late(error: &Error) -> bool {
 pub fn same_bytes(what: &str, found: Result<Vec<u8>, Error>, expected: Option<&[u8]>) {
     match (found, expected) {
         (Ok(found), Some(expected)) => {
+            count(What::Read);
             if found != expected {
                 panic!("{what}: {}", difference(&found, expected));
             }
@@ -48,7 +53,10 @@ pub fn same_bytes(what: &str, found: Result<Vec<u8>, Error>, expected: Option<&[
         (Ok(found), None) => panic!("{what}: {} bytes were read that nothing had written", found.len()),
         // Not as the cause of a taint: that would be a failure that spread too far.
         (Err(error), Some(_)) => assert!(is_injected(&error), "{what}: {error:?}, and the bytes are there"),
-        (Err(error), None) => assert!(may_taint(&error), "{what}: {error:?}"),
+        (Err(error), None) => {
+            count(What::TaintRead);
+            assert!(may_taint(&error), "{what}: {error:?}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One thread: what it owns, and what it does next.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dacapo::prelude::*;
 use dacapo::{AllocationMode, Call, ReadFuture, WindowId};
@@ -12,6 +12,7 @@ use crate::model::Model;
 use crate::random::{Rng, fresh_bytes};
 use crate::steps::{Cells, Step, Tools};
 use crate::support::block_on;
+use crate::tally::{What, count};
 
 /// Bytes of the largest buffer.
 const LARGEST: usize = 4 << 20;
@@ -32,8 +33,6 @@ pub struct Shared {
     pub stop: AtomicBool,
     /// Bytes that each thread may own.
     pub share: usize,
-    /// Operations that were enqueued.
-    pub performed: AtomicUsize,
 }
 
 pub enum Goods {
@@ -117,6 +116,7 @@ impl Worker {
             }
         });
         if let Some((buffer, model)) = made {
+            count(What::Allocation);
             self.shelf.push(buffer, model, true);
         }
     }
@@ -135,12 +135,14 @@ impl Worker {
             shared.with_stream(&mut self.rng, |stream| {
                 for step in &steps {
                     match answered("a step", step.enqueue(stream, &shared.tools, &mut cells.buffers)) {
-                        Some(()) => step.apply(&shared.tools, &mut cells.models),
+                        Some(()) => {
+                            count(What::Step);
+                            step.apply(&shared.tools, &mut cells.models);
+                        }
                         None => step.spoil(&mut cells.models),
                     }
                 }
             });
-            shared.performed.fetch_add(steps.len(), Ordering::Relaxed);
         }
     }
 
@@ -161,7 +163,9 @@ impl Worker {
             shared.with_stream(&mut self.rng, |stream| stream.read_async(buffer.slice(range.clone())?));
         let Some(future) = answered("read_async", future) else { return };
         // Some are dropped at once, with the read in flight.
-        if !self.rng.once_in(4) {
+        if self.rng.once_in(4) {
+            count(What::FutureDropped);
+        } else {
             let expected = self.shelf.models[cell].read(&range).map(<[u8]>::to_vec);
             self.futures.push((future, expected));
         }
@@ -207,6 +211,9 @@ impl Worker {
         market.extend(goods);
         let bought = if market.len() > 4 { Some(market.remove(0)) } else { None };
         drop(market);
+        if bought.is_some() {
+            count(What::Trade);
+        }
         match bought {
             Some(Goods::Buffer(buffer, model, aligned)) => self.shelf.push(buffer, model, aligned),
             Some(Goods::Bundle(bundle)) => self.bundles.push(*bundle),
@@ -248,7 +255,6 @@ impl Worker {
             let at = self.rng.below(self.bundles.len());
             let Some(bundle) = self.bundles.get_mut(at) else { return };
             shared.with_stream(&mut self.rng, |stream| bundle.replay(stream, &shared.tools));
-            shared.performed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -267,6 +273,7 @@ impl Worker {
         let mut bundle = self.bundles.swap_remove(at);
         if self.rng.once_in(2) {
             shared.with_stream(&mut self.rng, |stream| bundle.replay(stream, &shared.tools));
+            count(What::DroppedInFlight);
         }
         drop(bundle.graph);
         self.shelf.take_all(bundle.cells);
@@ -337,7 +344,10 @@ impl Worker {
                 let synced = shared.with_stream(&mut self.rng, |stream| stream.sync());
                 assert!(synced.as_ref().err().is_none_or(is_late), "sync: {synced:?}");
             }
-            8 => shared.with_stream(&mut self.rng, |stream| stream.memory_cleanup().unwrap()),
+            8 => {
+                shared.with_stream(&mut self.rng, |stream| stream.memory_cleanup().unwrap());
+                count(What::Cleanup);
+            }
             9 => shared.with_stream(&mut self.rng, |stream| {
                 answered("host_call", stream.host_call(std::thread::yield_now));
             }),
