@@ -119,16 +119,8 @@ fn wind_up(shared: Shared, workers: Vec<Worker>, held: &Held) {
         assert!(synced.as_ref().err().is_none_or(checks::is_late), "the last sync: {synced:?}");
     }
     let stream = &mut streams[0];
-    let before = device.memory_usage();
-    stream.memory_cleanup().unwrap();
-    assert!(eventually(|| device.memory_usage().pending == 0));
-    let after = device.memory_usage();
     println!("{held}\n{}", tally::summary());
-    println!(
-        "held / in use with the working set alive: {:.3}, after a cleanup {:.3}",
-        ratio(before),
-        ratio(after)
-    );
+    assert_packed(&device, stream);
     workers.iter().for_each(|worker| worker.verify(stream));
     for goods in market.into_inner() {
         match goods {
@@ -148,6 +140,23 @@ fn wind_up(shared: Shared, workers: Vec<Worker>, held: &Held) {
         (held, in_use, pending) == (0, 0, 0)
     });
     assert!(returns, "everything was dropped, and the device holds {:?}", device.memory_usage());
+}
+
+/// What is alive can be brought together, but for what graphs hold where it is.
+fn assert_packed(device: &Device, stream: &mut Stream) {
+    let before = device.memory_usage();
+    let moved = stream.compact().unwrap();
+    stream.sync().unwrap();
+    stream.memory_cleanup().unwrap();
+    assert!(
+        eventually(|| device.memory_usage().pending == 0),
+        "pages do not go back: {:?}",
+        device.memory_usage()
+    );
+    let after = device.memory_usage();
+    println!("held / in use with all alive: {:.3}, compacted {:.3} ({moved:?})", ratio(before), ratio(after));
+    let most = 1.25;
+    assert!(ratio(after) <= most, "after a compaction {after:?}\n{}", device.memory_report());
 }
 
 fn ratio(usage: MemoryUsage) -> f64 {

@@ -16,9 +16,10 @@ pub enum What {
     TaintRead,
     Trade,
     Cleanup,
+    Compaction,
 }
 
-const ALL: [What; 12] = [
+const ALL: [What; 13] = [
     What::Allocation,
     What::Step,
     What::Read,
@@ -31,6 +32,7 @@ const ALL: [What; 12] = [
     What::TaintRead,
     What::Trade,
     What::Cleanup,
+    What::Compaction,
 ];
 
 static COUNTS: [AtomicUsize; ALL.len()] = [const { AtomicUsize::new(0) }; ALL.len()];

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dacapo::prelude::*;
-use dacapo::{AllocationMode, Call, ReadFuture, WindowId};
+use dacapo::{AllocationMode, Call, RawBuffer, ReadFuture, WindowId};
 use parking_lot::Mutex;
 
 use crate::bundle::{Bundle, Ending, Window};
@@ -46,6 +46,8 @@ pub struct Worker {
     pub bundles: Vec<Bundle>,
     window: Option<Window>,
     futures: Vec<(ReadFuture<u8>, Option<Vec<u8>>)>,
+    /// Addresses that are good for as long as these live, which may be longer than their buffers.
+    addresses: Vec<RawBuffer>,
 }
 
 impl Worker {
@@ -56,6 +58,7 @@ impl Worker {
             bundles: Vec::new(),
             window: None,
             futures: Vec::new(),
+            addresses: Vec::new(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Worker {
         }
         self.close(shared, Ending::End);
         self.settle(usize::MAX);
+        self.addresses.clear();
         self
     }
 
@@ -87,7 +91,8 @@ impl Worker {
             78..86 => self.replay(shared),
             86..89 => self.dismantle(shared),
             89..94 => self.window(shared),
-            94..97 => self.retire(shared),
+            94..96 => self.retire(shared),
+            96 => self.address(shared),
             _ => self.odds_and_ends(shared),
         }
     }
@@ -96,12 +101,17 @@ impl Worker {
         let rng = &mut self.rng;
         let is_weight = rng.once_in(6);
         let len = if is_weight { WEIGHTS[rng.below(WEIGHTS.len())] } else { rng.size(LARGEST) };
-        let mode = if rng.once_in(12) { AllocationMode::Dedicated } else { AllocationMode::Pooled };
+        let mode = match rng.below(12) {
+            0 => AllocationMode::Dedicated,
+            1..4 if is_weight => AllocationMode::Persistent,
+            _ => AllocationMode::Pooled,
+        };
         let what = rng.below(3);
         let made = shared.with_stream(rng, |stream| {
             let scratch = |work: &mut dacapo::Work<'_>| work.alloc_scratch::<u8>(len);
             match what {
-                0 => answered("alloc", stream.alloc(len)).map(|buffer| (buffer, Model::zeroed(len))),
+                0 => answered("alloc", stream.allocating(mode, |work| work.alloc(len)))
+                    .map(|buffer| (buffer, Model::zeroed(len))),
                 1 => answered("alloc_scratch", stream.allocating(mode, scratch))
                     .map(|buffer| (buffer, Model::unwritten(len))),
                 _ => {
@@ -193,6 +203,19 @@ impl Worker {
         let model = self.shelf.models[cell].split_off(at);
         let aligned = self.shelf.aligned[cell] && at.is_multiple_of(4);
         self.shelf.push(tail, model, aligned);
+    }
+
+    /// Holds a buffer where it is, while everything around it moves.
+    fn address(&mut self, shared: &Shared) {
+        if self.addresses.len() > 6 {
+            self.addresses.truncate(3);
+        }
+        let Some((_, buffer)) = self.shelf.any_live(&mut self.rng) else { return };
+        let held = buffer.raw().unwrap();
+        shared.compact(&mut self.rng);
+        let Ok(again) = buffer.raw() else { panic!("an address that was there is gone") };
+        assert_eq!(held.address(), again.address(), "a buffer moved while its address was held");
+        self.addresses.push(held);
     }
 
     /// Gives something away, and takes something that another thread gave away.
@@ -332,7 +355,7 @@ impl Worker {
     }
 
     fn odds_and_ends(&mut self, shared: &Shared) {
-        match self.rng.below(12) {
+        match self.rng.below(16) {
             0..4 => shared.arm(&mut self.rng),
             4..6 => {
                 let windows = shared.windows.lock().clone();
@@ -355,7 +378,9 @@ impl Worker {
                 let profiled = shared.with_stream(&mut self.rng, |stream| stream.profile(|_| Ok(())));
                 answered("profile", profiled);
             }
-            _ => shared.device.faults().clear(),
+            11 => shared.device.faults().clear(),
+            12 => assert!(shared.device.memory_report().to_string().contains("held")),
+            _ => shared.compact(&mut self.rng),
         }
     }
 
@@ -383,6 +408,13 @@ impl Shared {
         let value = f(&mut stream);
         self.streams.lock().push(stream);
         value
+    }
+
+    fn compact(&self, rng: &mut Rng) {
+        let moved = self.with_stream(rng, |stream| stream.compact().unwrap());
+        if moved.buffers > 0 {
+            count(What::Compaction);
+        }
     }
 
     /// Has one of the driver's next calls refused, whoever makes it.
