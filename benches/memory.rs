@@ -133,8 +133,11 @@ impl Sparse {
 
     /// Brings the buffers together; how many bytes that moved.
     fn compact(&mut self) -> (u64, Cost) {
+        let mut last = self.stream.alloc::<u8>(1).unwrap();
         let (moved, cost) = cost(|| {
             let moved = self.stream.compact().unwrap();
+            // The moves are the device's own, and a stream waits for what it enqueued: this comes after them.
+            self.stream.fill(&mut last, 1).unwrap();
             self.stream.sync().unwrap();
             moved
         });
