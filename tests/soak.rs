@@ -130,7 +130,7 @@ fn wind_up(shared: Shared, workers: Vec<Worker>, held: &Held) {
             Goods::Bundle(bundle) => bundle.cells.verify(stream),
         }
     }
-    held.assert_plateau();
+    held.assert_plateau(WORKING_SET);
     drop((workers, tools));
     device.check().unwrap();
     let stream = &mut streams[0];
