@@ -17,9 +17,10 @@ pub enum What {
     Trade,
     Cleanup,
     Compaction,
+    HandedDown,
 }
 
-const ALL: [What; 13] = [
+const ALL: [What; 14] = [
     What::Allocation,
     What::Step,
     What::Read,
@@ -33,6 +34,7 @@ const ALL: [What; 13] = [
     What::Trade,
     What::Cleanup,
     What::Compaction,
+    What::HandedDown,
 ];
 
 static COUNTS: [AtomicUsize; ALL.len()] = [const { AtomicUsize::new(0) }; ALL.len()];

@@ -1,11 +1,13 @@
 //! One thread: what it owns, and what it does next.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use dacapo::prelude::*;
 use dacapo::{AllocationMode, Call, RawBuffer, ReadFuture, WindowId};
 use parking_lot::Mutex;
 
+use crate::THREADS;
 use crate::bundle::{Bundle, Ending, Window};
 use crate::checks::{answered, is_late, same_bytes};
 use crate::model::Model;
@@ -91,7 +93,8 @@ impl Worker {
             78..86 => self.replay(shared),
             86..89 => self.dismantle(shared),
             89..94 => self.window(shared),
-            94..96 => self.retire(shared),
+            94 => self.retire(shared),
+            95 => self.hand_down(shared),
             96 => self.address(shared),
             _ => self.odds_and_ends(shared),
         }
@@ -337,6 +340,41 @@ impl Worker {
         self.keep(made);
     }
 
+    /// Drops a buffer that slow work of one stream still uses, and gives its bytes to the next buffer of another: what
+    /// comes first must not end up in what comes last.
+    fn hand_down(&mut self, shared: &Shared) {
+        let Some(mut slow) = shared.spare_stream() else { return };
+        let len = if self.rng.once_in(2) { WEIGHTS[self.rng.below(2)] } else { self.rng.size(64 << 10) };
+        let in_graph = self.rng.once_in(3);
+        let data = fresh_bytes(len);
+        let made = shared.with_stream(&mut self.rng, |home| {
+            let mut old = answered("alloc_scratch", home.alloc_scratch::<u8>(len))?;
+            let graph = if in_graph {
+                answered("a recording", slow.record(|work| work.fill(&mut old, 0xDD)))
+            } else {
+                None
+            };
+            answered("host_call", slow.host_call(|| std::thread::sleep(Duration::from_micros(300))));
+            match graph {
+                Some((mut graph, ())) => drop(answered("a replay", graph.replay(&mut slow))),
+                None => drop(answered("fill", slow.fill(&mut old, 0xDD))),
+            }
+            drop(old);
+            let mut new = answered("alloc_scratch", home.alloc_scratch::<u8>(len))?;
+            let written = answered("write", home.write(&mut new, &data)).is_some();
+            count(What::HandedDown);
+            Some((new, written))
+        });
+        shared.streams.lock().push(slow);
+        if let Some((buffer, written)) = made {
+            let mut model = Model::unwritten(len);
+            if written {
+                model.write(&(0..len)).copy_from_slice(&data);
+            }
+            self.shelf.push(buffer, model, true);
+        }
+    }
+
     /// Lets go of something: mostly after a look at all of its bytes, else with work in flight.
     fn retire(&mut self, shared: &Shared) {
         if self.rng.once_in(4) && !self.bundles.is_empty() || self.shelf.len() == 0 {
@@ -401,6 +439,12 @@ impl Shared {
         let mut streams = self.streams.lock();
         let at = rng.below(streams.len());
         streams.swap_remove(at)
+    }
+
+    /// A stream that no other thread will miss.
+    fn spare_stream(&self) -> Option<Stream> {
+        let mut streams = self.streams.lock();
+        if streams.len() > THREADS { streams.pop() } else { None }
     }
 
     fn with_stream<T>(&self, rng: &mut Rng, f: impl FnOnce(&mut Stream) -> T) -> T {
