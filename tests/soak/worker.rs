@@ -7,7 +7,6 @@ use dacapo::prelude::*;
 use dacapo::{AllocationMode, Call, RawBuffer, ReadFuture, WindowId};
 use parking_lot::Mutex;
 
-use crate::THREADS;
 use crate::bundle::{Bundle, Ending, Window};
 use crate::checks::{answered, is_late, same_bytes};
 use crate::model::Model;
@@ -343,34 +342,12 @@ impl Worker {
     /// Drops a buffer that slow work of one stream still uses, and gives its bytes to the next buffer of another: what
     /// comes first must not end up in what comes last.
     fn hand_down(&mut self, shared: &Shared) {
-        let Some(mut slow) = shared.spare_stream() else { return };
+        let Some([mut slow, mut home]) = shared.two_streams() else { return };
         let len = if self.rng.once_in(2) { WEIGHTS[self.rng.below(2)] } else { self.rng.size(64 << 10) };
-        let in_graph = self.rng.once_in(3);
-        let data = fresh_bytes(len);
-        let made = shared.with_stream(&mut self.rng, |home| {
-            let mut old = answered("alloc_scratch", home.alloc_scratch::<u8>(len))?;
-            let graph = if in_graph {
-                answered("a recording", slow.record(|work| work.fill(&mut old, 0xDD)))
-            } else {
-                None
-            };
-            answered("host_call", slow.host_call(|| std::thread::sleep(Duration::from_micros(300))));
-            match graph {
-                Some((mut graph, ())) => drop(answered("a replay", graph.replay(&mut slow))),
-                None => drop(answered("fill", slow.fill(&mut old, 0xDD))),
-            }
-            drop(old);
-            let mut new = answered("alloc_scratch", home.alloc_scratch::<u8>(len))?;
-            let written = answered("write", home.write(&mut new, &data)).is_some();
+        let made = handed_down(&mut slow, &mut home, len, self.rng.once_in(3));
+        shared.streams.lock().extend([slow, home]);
+        if let Some((buffer, model)) = made {
             count(What::HandedDown);
-            Some((new, written))
-        });
-        shared.streams.lock().push(slow);
-        if let Some((buffer, written)) = made {
-            let mut model = Model::unwritten(len);
-            if written {
-                model.write(&(0..len)).copy_from_slice(&data);
-            }
             self.shelf.push(buffer, model, true);
         }
     }
@@ -434,17 +411,24 @@ impl Worker {
 }
 
 impl Shared {
-    /// A stream that nobody drives: there are more than threads and their windows need.
+    /// A stream that nobody drives. Who waits here has none, and who has one in a turn gives it back.
     fn take_stream(&self, rng: &mut Rng) -> Stream {
-        let mut streams = self.streams.lock();
-        let at = rng.below(streams.len());
-        streams.swap_remove(at)
+        loop {
+            let mut streams = self.streams.lock();
+            if !streams.is_empty() {
+                let at = rng.below(streams.len());
+                return streams.swap_remove(at);
+            }
+            drop(streams);
+            std::thread::yield_now();
+        }
     }
 
-    /// A stream that no other thread will miss.
-    fn spare_stream(&self) -> Option<Stream> {
+    /// Two at once, or none: two threads that have one each would else wait for each other.
+    fn two_streams(&self) -> Option<[Stream; 2]> {
         let mut streams = self.streams.lock();
-        if streams.len() > THREADS { streams.pop() } else { None }
+        let first = streams.len().checked_sub(2)?;
+        streams.split_off(first).try_into().ok()
     }
 
     fn with_stream<T>(&self, rng: &mut Rng, f: impl FnOnce(&mut Stream) -> T) -> T {
@@ -472,4 +456,28 @@ impl Shared {
         let call = if rng.once_in(3) { Call::Allocate } else { calls[rng.below(calls.len())] };
         self.device.faults().fail_nth(call, 1 + rng.below(16) as u64, severity);
     }
+}
+
+/// A buffer of `home` in the bytes of one that `slow` is not done with.
+fn handed_down(
+    slow: &mut Stream,
+    home: &mut Stream,
+    len: usize,
+    in_graph: bool,
+) -> Option<(Buffer<u8>, Model)> {
+    let mut old = answered("alloc_scratch", home.alloc_scratch::<u8>(len))?;
+    let recorded = in_graph.then(|| slow.record(|work| work.fill(&mut old, 0xDD)));
+    let graph = recorded.and_then(|recorded| answered("a recording", recorded));
+    answered("host_call", slow.host_call(|| std::thread::sleep(Duration::from_micros(300))));
+    match graph {
+        Some((mut graph, ())) => drop(answered("a replay", graph.replay(slow))),
+        None => drop(answered("fill", slow.fill(&mut old, 0xDD))),
+    }
+    drop(old);
+    let mut new = answered("alloc_scratch", home.alloc_scratch::<u8>(len))?;
+    let (mut model, data) = (Model::unwritten(len), fresh_bytes(len));
+    if answered("write", home.write(&mut new, &data)).is_some() {
+        model.write(&(0..len)).copy_from_slice(&data);
+    }
+    Some((new, model))
 }
