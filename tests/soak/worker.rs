@@ -344,7 +344,8 @@ impl Worker {
     fn hand_down(&mut self, shared: &Shared) {
         let Some([mut slow, mut home]) = shared.two_streams() else { return };
         let len = if self.rng.once_in(2) { WEIGHTS[self.rng.below(2)] } else { self.rng.size(64 << 10) };
-        let made = handed_down(&mut slow, &mut home, len, self.rng.once_in(3));
+        let late = if self.rng.once_in(3) { Late::Replay } else { Late::Fill };
+        let made = handed_down(&mut slow, &mut home, len, late);
         shared.streams.lock().extend([slow, home]);
         if let Some((buffer, model)) = made {
             count(What::HandedDown);
@@ -458,15 +459,17 @@ impl Shared {
     }
 }
 
+/// What comes late.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Late {
+    Fill,
+    Replay,
+}
+
 /// A buffer of `home` in the bytes of one that `slow` is not done with.
-fn handed_down(
-    slow: &mut Stream,
-    home: &mut Stream,
-    len: usize,
-    in_graph: bool,
-) -> Option<(Buffer<u8>, Model)> {
+fn handed_down(slow: &mut Stream, home: &mut Stream, len: usize, late: Late) -> Option<(Buffer<u8>, Model)> {
     let mut old = answered("alloc_scratch", home.alloc_scratch::<u8>(len))?;
-    let recorded = in_graph.then(|| slow.record(|work| work.fill(&mut old, 0xDD)));
+    let recorded = (late == Late::Replay).then(|| slow.record(|work| work.fill(&mut old, 0xDD)));
     let graph = recorded.and_then(|recorded| answered("a recording", recorded));
     answered("host_call", slow.host_call(|| std::thread::sleep(Duration::from_micros(300))));
     match graph {
