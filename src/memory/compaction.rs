@@ -74,7 +74,7 @@ pub(crate) fn compact<B: Backend>(device: &DeviceCore<B>, by: &Submitter) -> Res
 pub(crate) fn before_capture<B: Backend>(device: &DeviceCore<B>, slot: u32) {
     // One lock and a look at a few numbers, where there is nothing to do.
     let pool = device.slot(slot).pool.lock();
-    let next = sizes::next_shared(pool.held);
+    let next = sizes::next_shared(pool.shared_held());
     let shared = || pool.shared.iter().flatten();
     let worth = shared().count() > 1 && shared().any(|page| is_outdated(page, next));
     drop(pool);
@@ -115,7 +115,7 @@ fn choose<B: Backend>(device: &DeviceCore<B>, worth: Worth, tried: &[PageId]) ->
     for (slot, core) in (0u32..).zip(&device.slots) {
         unstash_all(device, slot);
         let pool = core.pool.lock();
-        let next = sizes::next_shared(pool.held);
+        let next = sizes::next_shared(pool.shared_held());
         for (index, page) in pool.shared.iter().enumerate() {
             let Some(page) = page else { continue };
             free += page.free_bytes();

@@ -92,6 +92,11 @@ impl<B: Backend> Pool<B> {
         self.whole.count() + self.kept.len()
     }
 
+    /// Bytes of the shared pages.
+    pub(crate) fn shared_held(&self) -> usize {
+        self.shared.iter().flatten().map(|shared| shared.page().bytes).sum()
+    }
+
     pub(crate) fn free_bytes(&self) -> usize {
         self.held - self.in_use
     }

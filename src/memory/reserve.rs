@@ -132,7 +132,7 @@ fn pooled<B: Backend>(
     {
         return Ok(Some(reserved));
     }
-    let next = sizes::next_shared(device.slot(slot).pool.lock().held);
+    let next = sizes::next_shared(device.slot(slot).pool.lock().shared_held());
     if !sizes::shares(bytes, next) {
         let roomy = sizes::whole(bytes, device.limits.alignment).min(device.limits.max_buffer.max(bytes));
         let exact = (roomy > bytes).then_some(bytes);

@@ -7,10 +7,11 @@
 /// The sizes of shared pages, in bytes.
 pub(crate) const SHARED: [usize; 5] = [2 << 20, 8 << 20, 32 << 20, 128 << 20, 512 << 20];
 
-/// The size of the next shared page of a pool that holds `held` bytes.
+/// The size of the next shared page of a pool whose shared pages have `held` bytes.
 ///
-/// Pages grow with the demand, so that their number stays small; one is never more than a quarter of what the pool
-/// holds already, which bounds what a page that is hardly used can waste.
+/// Pages grow with the demand, so that their number stays small; one is never more than a quarter of what there is
+/// already, which bounds what a page that is hardly used can waste. Whole pages do not count: a few large buffers would
+/// else make large pages for small ones, each of which a graph may pin in its page.
 pub(crate) fn next_shared(held: usize) -> usize {
     let [smallest, ..] = SHARED;
     SHARED.into_iter().rev().find(|size| *size <= held / 4).unwrap_or(smallest)
