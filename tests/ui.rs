@@ -158,6 +158,7 @@ programs! {
     launch_aliases_input
     launch_aliases_outputs
     launch_arity
+    launch_buffer_for_table
     launch_element_type
     launch_exclusive_input
     launch_foreign_backend
@@ -181,7 +182,6 @@ programs! {
     prepared_allocating
     prepared_capture
     prepared_end
-    prepared_compact
     prepared_memory_cleanup
     prepared_prepare
     prepared_record
@@ -191,7 +191,6 @@ programs! {
     recording_allocating
     recording_begin
     recording_cancel
-    recording_compact
     recording_memory_cleanup
     recording_prepare
     recording_profile
