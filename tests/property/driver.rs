@@ -162,7 +162,6 @@ impl Driver {
             Op::DropGraph { graph } => self.drop_graph(graph),
             Op::Await { graph } => self.wait_ticket(graph, trouble),
             Op::Cleanup { on } => self.cleanup(on.into()),
-            Op::Compact { on } => self.compact(on.into()),
             Op::Step { on, times } => self.step(on.into(), times),
             Op::StepFailing { on, node } => self.step_failing(on.into(), node),
         }

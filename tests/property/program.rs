@@ -172,10 +172,6 @@ pub enum Op {
     Cleanup {
         on: u8,
     },
-    /// Moves what lies on any page, with whatever is in flight on it.
-    Compact {
-        on: u8,
-    },
     /// Lets a stepped device run a few operations of one slot.
     Step {
         on: u8,
@@ -224,8 +220,7 @@ fn memory(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
         9 => (on.clone(), 0u8..25, fresh).prop_map(|(on, len, fresh)| Op::Alloc { on, len, fresh }),
         2 => any::<(u8, u8)>().prop_map(|(buffer, at)| Op::Split { buffer, at }),
         5 => any::<u8>().prop_map(|buffer| Op::DropBuffer { buffer }),
-        1 => on.clone().prop_map(|on| Op::Cleanup { on }),
-        2 => on.prop_map(|on| Op::Compact { on }),
+        1 => on.prop_map(|on| Op::Cleanup { on }),
     ]
 }
 

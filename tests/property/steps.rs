@@ -7,9 +7,8 @@ use dacapo::prelude::*;
 use dacapo::{Call, Error};
 
 use super::driver::{Chosen, Driver, PATIENCE, SLOTS, STREAMS, Verdict, same};
-use super::model::{Strike, Told};
+use super::model::Strike;
 use super::program::Leave;
-use super::streams::Lane;
 
 impl Driver {
     pub fn step(&mut self, on: usize, times: u8) -> Verdict {
@@ -18,18 +17,6 @@ impl Driver {
         let ran = (0..times).filter(|_| stepper.step(id)).count();
         self.say(|| format!("stepper: {ran} of the slot of s{on}"));
         Ok(())
-    }
-
-    /// Moves buffers together. Nobody can tell but by the queues, which have moves that the log does not know: on a
-    /// stepped device these run before anything else is queued behind them.
-    pub fn compact(&mut self, on: usize) -> Verdict {
-        let Lane::Idle(stream) = &mut self.lanes[on] else { return Ok(()) };
-        let answer = stream.compact().map_err(|error| Told::of(&error));
-        if let Some(stepper) = &self.stepper {
-            stepper.run_all();
-        }
-        self.say(|| format!("s{on}.compact() -> {answer:?}"));
-        same("compact", &answer.map(drop), &Ok(()))
     }
 
     /// The next operation of a slot, which the device fails; of a replay, all of its nodes or one of them.
