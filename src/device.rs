@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::failures::Failures;
 use crate::memory::pool::Pool;
 use crate::memory::report::{self, MemoryReport};
+use crate::memory::tables::Tables;
 use crate::memory::{self, Memory, MemoryUsage, reaper};
 use crate::order::Mark;
 use crate::poison::Poison;
@@ -121,6 +122,7 @@ pub(crate) struct Slot<B: Backend> {
     pub(crate) queue: B::Queue,
     pub(crate) spares: Arc<Spares<B>>,
     pub(crate) pool: Mutex<Pool<B>>,
+    pub(crate) tables: Mutex<Tables<B>>,
 }
 
 /// What a slot's lock guards: the numbering of its operations, and the records of all that the slot owns.
@@ -174,7 +176,8 @@ impl<B: Backend> Device<B> {
             .map(|index| {
                 let spares = Spares::new();
                 let queue = backend.queue(index, spares.clone()).map_err(|fault| poison.absorb(fault))?;
-                Ok(Slot { lane: Mutex::default(), queue, spares, pool: Mutex::default() })
+                let (lane, pool, tables) = (Mutex::default(), Mutex::default(), Mutex::default());
+                Ok(Slot { lane, queue, spares, pool, tables })
             })
             .collect();
         // Only uniqueness matters.

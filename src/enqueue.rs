@@ -15,6 +15,7 @@ use crate::capture::recorder::Kind;
 use crate::device::{Device, Zeroing};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::kernel::signature::Role;
 use crate::kernel::{Args, Element, Grid, Kernel, Signature};
 use crate::memory::allocation::Allocation;
 use crate::order::Mark;
@@ -44,8 +45,8 @@ use crate::work::{Pass, Work};
 /// become a graph. A call that is refused for where it comes from or for what became of its stream (`InCallback`,
 /// `WrongPhase`, `Evicted`, `Doomed`, `DeviceLost`) changes nothing.
 ///
-/// **While the stream records**, arguments are what they were at the call, on every replay: scalars and host bytes are
-/// copied into the graph, and buffers are those of the call. To change a value from replay to replay, keep it in a
+/// **While the stream records**, arguments are what they were at the call, on every replay: scalars, tables and host bytes
+/// are copied into the graph, and buffers are those of the call. To change a value from replay to replay, keep it in a
 /// buffer and write that.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is nothing that work can be enqueued on",
@@ -87,8 +88,9 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// An empty grid launches nothing. No allocation is made once warm.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`], [`Error::Limit`] with the limit and both numbers, [`Error::Unchunkable`], what a buffer
-    /// that has no memory says, and what the driver says. The outputs are tainted.
+    /// [`Error::WrongDevice`], [`Error::Limit`] with the limit and both numbers, [`Error::Unchunkable`],
+    /// [`Error::TableTooBig`], what a buffer that has no memory says, [`Error::OutOfMemory`] for a table, and what the
+    /// driver says. The outputs are tainted.
     fn launch<S: Signature, A: Args<S, B>>(
         &mut self,
         kernel: &Kernel<S, B>,
@@ -103,6 +105,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             let (expected, found) = (device.id, loaded.device);
             problem = Some(Error::WrongDevice { operation: "launch", object: "kernel", expected, found });
         }
+        problem = problem.or_else(|| route.core.tables.problem(&loaded.name));
         let extent = match grid.resolve(&loaded.name, loaded.block, &device.limits) {
             Ok(None) if problem.is_none() => return Ok(()),
             Ok(extent) => extent,
@@ -322,7 +325,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         let started = Instant::now();
         let mut route = self.route("profile")?;
         stamps.start(&mut route)?;
-        let value = f(&mut Work::lend(route.core, None, Pass::Direct))?;
+        let value = f(&mut Work::lend(route.core, route.warm_up, Pass::Direct))?;
         drop(route);
         let enqueued = started.elapsed();
         let mark = stamps.stop(&mut self.route("profile")?)?;
@@ -413,7 +416,9 @@ fn chunkable<S: Signature, B: Backend>(
     outer: usize,
 ) -> Result<()> {
     let buffers = <S as crate::kernel::signature::sealed::Signature>::BUFFERS.iter().flatten();
-    for (param, used) in buffers.zip(uses).filter(|(param, _)| param.output) {
+    // Tables are not among the uses yet.
+    let buffers = buffers.filter(|param| param.role != Role::Table);
+    for (param, used) in buffers.zip(uses).filter(|(param, _)| param.role == Role::Output) {
         let len = (used.end - used.start) / param.element;
         if outer == 0 || !len.is_multiple_of(outer) {
             return Err(Error::Unchunkable { kernel: kernel.clone(), len, outer });

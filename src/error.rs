@@ -99,6 +99,18 @@ pub enum Error {
         /// The last extent of the grid.
         outer: usize,
     },
+    /// A table given for a `Uniform` is larger than any device binds at once.
+    #[error(
+        "{kernel}: a table of {requested} bytes is larger than the {limit} of a `Uniform`; write it to a buffer and pass that as an `In`"
+    )]
+    TableTooBig {
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// Bytes of the table.
+        requested: usize,
+        /// The most that one table may have.
+        limit: usize,
+    },
     /// The program has no source for this backend.
     #[error("program `{program}` has no source for the {backend} backend; add `.{hint}(..)` before `load`")]
     MissingSource {
@@ -358,6 +370,7 @@ impl Error {
             Error::Limit { .. }
             | Error::OutOfMemory { .. }
             | Error::BufferTooBig { .. }
+            | Error::TableTooBig { .. }
             | Error::ArenaLimit { .. }
             | Error::OutcomeForgotten { .. } => ErrorKind::Exhausted,
             Error::Tainted { .. }

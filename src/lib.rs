@@ -96,6 +96,7 @@ mod stream_id;
 mod submit;
 mod taint;
 mod touch;
+mod upload;
 mod work;
 
 pub use any_stream::AnyStream;
@@ -113,9 +114,12 @@ pub use graph::inspect::NodeInfo;
 pub use graph::ticket::Ticket;
 pub use kernel::{
     Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Out, Param, Program, Signature,
+    Uniform,
 };
 pub use memory::compaction::Compaction;
-pub use memory::report::{ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport};
+pub use memory::report::{
+    ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport, TablesReport,
+};
 pub use memory::{AllocationMode, MemoryUsage};
 pub use phase::{
     CanBegin, CanEnd, CanPrepare, CanReplay, CanWait, NoCapture, Phase, PhaseName, Prepared, Recording,
@@ -142,7 +146,7 @@ pub mod host {
 pub mod prelude {
     pub use crate::{
         Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, NoCapture, Out, Prepared,
-        Program, Recording, Slice, SliceMut, Stream, Touches, Work,
+        Program, Recording, Slice, SliceMut, Stream, Touches, Uniform, Work,
     };
 }
 

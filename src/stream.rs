@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::failures::Failures;
 use crate::graph::Graph;
 use crate::kernel::args::UseOf;
+use crate::kernel::tables::Gathered;
 use crate::memory::compaction::{self, Compaction};
 use crate::memory::{self, AllocationMode};
 use crate::one_thread::OneThread;
@@ -69,6 +70,7 @@ pub struct StreamCore<B: Backend> {
     /// What the operation at hand uses; empty between operations.
     pub(crate) uses: Vec<UseOf<B>>,
     pub(crate) scalars: Vec<u8>,
+    pub(crate) tables: Gathered,
 }
 
 impl<P: Phase, B: Backend> Stream<P, B> {
@@ -113,6 +115,7 @@ impl<B: Backend> Stream<NoCapture, B> {
             spare: Recorder::default(),
             uses: Vec::new(),
             scalars: Vec::new(),
+            tables: Gathered::default(),
         };
         Self::assemble(Box::new(core), ())
     }
@@ -271,7 +274,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         self.core.allocating(mode, f)
     }
 
-    /// Gives every page that nobody uses back to the driver, as far as work in flight lets it.
+    /// Gives every page that nobody uses back to the driver, as far as work in flight lets it, after letting go of every
+    /// [table](crate::Uniform) that no graph or window needs.
     ///
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is given back. What the driver says of a page that it

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::{ArgBlock, Backend, Command, Job, Region};
+use crate::backend::{ArgBlock, Backend, Command, Job, Region, Submitter};
 use crate::capture::recorder::Kind;
 use crate::capture::window::WindowGuard;
 use crate::device::DeviceCore;
@@ -12,11 +12,14 @@ use crate::error::{Error, Result};
 use crate::kernel::args::{Gather, UseOf};
 use crate::order::{self, Mark, Marks};
 use crate::stream::StreamCore;
+use crate::upload;
 
 /// Where an operation of a stream goes: to the device, or into the open window.
 pub struct Route<'a, B: Backend> {
     pub(crate) core: &'a mut StreamCore<B>,
     pub(crate) window: Option<&'a WindowGuard<B>>,
+    /// The window that the stream warms up for: it executes, and its tables stay.
+    pub(crate) warm_up: Option<&'a WindowGuard<B>>,
 }
 
 impl<'a, B: Backend> Route<'a, B> {
@@ -30,11 +33,13 @@ impl<'a, B: Backend> Route<'a, B> {
         core.device.poison.check()?;
         core.uses.clear();
         core.scalars.clear();
-        let Some(guard) = window else { return Ok(Route { core, window: None }) };
+        core.tables.clear();
+        let Some(guard) = window else { return Ok(Route { core, window: None, warm_up: None }) };
         // In this order: a window that an eviction closes in between would else look like one that executes.
-        let window = guard.is_recording().then_some(guard);
+        let records = guard.is_recording();
         guard.check()?;
-        Ok(Route { core, window })
+        let (window, warm_up) = if records { (Some(guard), None) } else { (None, Some(guard)) };
+        Ok(Route { core, window, warm_up })
     }
 
     /// Collects what the operation uses; returns what is wrong with it.
@@ -43,8 +48,8 @@ impl<'a, B: Backend> Route<'a, B> {
         operation: &'static str,
         collect: impl FnOnce(&mut Gather<'_, B>),
     ) -> Option<Error> {
-        let StreamCore { device, uses, scalars, .. } = &mut *self.core;
-        let mut gather = Gather { device: device.id, operation, uses, scalars, error: None };
+        let StreamCore { device, uses, scalars, tables, .. } = &mut *self.core;
+        let mut gather = Gather { device: device.id, operation, uses, scalars, tables, error: None };
         collect(&mut gather);
         gather.error
     }
@@ -81,7 +86,7 @@ impl<'a, B: Backend> Route<'a, B> {
     }
 
     fn record(
-        &self,
+        &mut self,
         guard: &WindowGuard<B>,
         operation: &'static str,
         job: &Job<B>,
@@ -93,15 +98,40 @@ impl<'a, B: Backend> Route<'a, B> {
             if let Some(error) = problem {
                 return Err(recorder.fail(error));
             }
+            upload::record(self.core, recorder);
             let (uses, scalars) = (&self.core.uses, &self.core.scalars);
             recorder.append(guard.window.id, operation, job, kind, uses, scalars)
         })
     }
 
     fn execute(&mut self, operation: &'static str, job: Job<B>, problem: Option<Error>) -> Result<Mark> {
-        let StreamCore { device, slot, uses, scalars, by, last, .. } = &mut *self.core;
-        let slot = *slot;
-        device.backend.throttle(&device.slot(slot).queue);
+        let core = &mut *self.core;
+        core.device.backend.throttle(&core.device.slot(core.slot).queue);
+        let problem = problem.or_else(|| upload::bring(core, self.warm_up).err());
+        let StreamCore { device, slot, uses, scalars, by, last, .. } = core;
+        Sender { device, slot: *slot, by, last }.send(operation, job, uses, scalars, problem)
+    }
+}
+
+/// Puts operations on a stream's queue.
+pub(crate) struct Sender<'c, B: Backend> {
+    pub(crate) device: &'c Arc<DeviceCore<B>>,
+    pub(crate) slot: u32,
+    pub(crate) by: &'c Submitter,
+    pub(crate) last: &'c mut u64,
+}
+
+impl<B: Backend> Sender<'_, B> {
+    /// Enqueues one operation, or, with a `problem`, that it failed. Never waits for room in the queue.
+    pub(crate) fn send(
+        self,
+        operation: &'static str,
+        job: Job<B>,
+        uses: &[UseOf<B>],
+        scalars: &[u8],
+        problem: Option<Error>,
+    ) -> Result<Mark> {
+        let Sender { device, slot, by, last } = self;
         let mut lane =
             order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)));
         device.poison.check()?;
@@ -178,7 +208,7 @@ impl<B: Backend> Step<'_, B> {
     }
 
     /// Enqueues the command, or that it failed; returns the failure.
-    fn submit(self, seq: u64, by: &crate::backend::Submitter, mut command: Command<B>) -> Option<Error> {
+    fn submit(self, seq: u64, by: &Submitter, mut command: Command<B>) -> Option<Error> {
         let Step { device, slot, problem, .. } = self;
         let queue = &device.slot(slot).queue;
         let problem = problem.or_else(|| {

@@ -308,8 +308,87 @@ fn queries_of_the_status_allocate_nothing() {
     }
 }
 
+type Look = Kernel<(Uniform<u64>, InOut<u64>)>;
+
+fn look(device: &Device) -> Look {
+    let look = Program::<(Uniform<u64>, InOut<u64>)>::new("look").host(|(by, x), _| x[0] += by[1]);
+    look.load(device).unwrap()
+}
+
+/// A copy of a table's bytes on the heap, to look for them, would be an allocation a launch.
+fn launches_with_a_warm_table_allocate_nothing() {
+    let device = device();
+    let (look, mut stream) = (look(&device), device.stream().unwrap());
+    let mut x = stream.alloc::<u64>(1).unwrap();
+    let mut launched = 0;
+    fill_the_queue(&device, &mut stream);
+    never_allocates_once_warm("launch with a table", || {
+        counted(|| {
+            for n in 0..2 * IN_FLIGHT as u64 {
+                stream.launch(&look, Grid::covering(GRID), (&[n % 3, 1], &mut x)).unwrap();
+                launched += 1;
+            }
+            stream.sync().unwrap();
+        })
+    });
+    assert_eq!(stream.read(&x).unwrap(), [launched]);
+}
+
+/// The same while a window is warmed up for, where the window holds what it uses, and in the recording.
+fn recorded_launches_with_a_warm_table_allocate_nothing() {
+    let device = device();
+    let (look, mut idle) = (look(&device), Some(device.stream().unwrap()));
+    let mut x = idle.as_mut().unwrap().alloc::<u64>(1).unwrap();
+    never_allocates_once_warm("record with a table", || {
+        let mut prepared = idle.take().unwrap().prepare().unwrap();
+        for n in 0..3 {
+            prepared.launch(&look, Grid::covering(GRID), (&[n, 1], &mut x)).unwrap();
+        }
+        prepared.sync().unwrap();
+        let warm_up = counted(|| {
+            for n in 0..50 {
+                prepared.launch(&look, Grid::covering(GRID), (&[n % 3, 1], &mut x)).unwrap();
+            }
+            prepared.sync().unwrap();
+        });
+        let mut recording = prepared.begin().unwrap();
+        let recorded = counted(|| {
+            for n in 0..1000 {
+                recording.launch(&look, Grid::covering(GRID), (&[n % 3, 1], &mut x)).unwrap();
+            }
+        });
+        let (graph, stream) = recording.end().unwrap();
+        assert_eq!(graph.nodes(), 1000);
+        idle = Some(stream);
+        Allocations { thread: warm_up.thread + recorded.thread, process: warm_up.process + recorded.process }
+    });
+}
+
+/// A recording whose tables are in no cache keeps them among its own lists.
+fn recorded_launches_with_new_tables_allocate_nothing() {
+    let device = device();
+    let (look, mut idle) = (look(&device), Some(device.stream().unwrap()));
+    let mut x = idle.as_mut().unwrap().alloc::<u64>(1).unwrap();
+    let mut round = 0;
+    never_allocates_once_warm("record with new tables", || {
+        let mut recording = idle.take().unwrap().prepare().unwrap().begin().unwrap();
+        round += 1;
+        // The first one makes what stands for all of them.
+        recording.launch(&look, Grid::covering(GRID), (&[0, round], &mut x)).unwrap();
+        let allocations = counted(|| {
+            for n in 0..1000 {
+                recording.launch(&look, Grid::covering(GRID), (&[n, round], &mut x)).unwrap();
+            }
+        });
+        let (graph, stream) = recording.end().unwrap();
+        assert_eq!(graph.nodes(), 1001);
+        idle = Some(stream);
+        allocations
+    });
+}
+
 fn main() {
-    let cases: [(&str, fn()); 11] = [
+    let cases: [(&str, fn()); 14] = [
         ("launches_allocate_nothing", launches_allocate_nothing),
         ("launches_on_two_slots_allocate_nothing", launches_on_two_slots_allocate_nothing),
         ("copies_and_fills_allocate_nothing", copies_and_fills_allocate_nothing),
@@ -326,6 +405,15 @@ fn main() {
         }),
         ("replays_on_two_threads_at_once_allocate_nothing", replays_on_two_threads_at_once_allocate_nothing),
         ("a_loop_of_input_and_replay_allocates_nothing", a_loop_of_input_and_replay_allocates_nothing),
+        ("launches_with_a_warm_table_allocate_nothing", launches_with_a_warm_table_allocate_nothing),
+        (
+            "recorded_launches_with_a_warm_table_allocate_nothing",
+            recorded_launches_with_a_warm_table_allocate_nothing,
+        ),
+        (
+            "recorded_launches_with_new_tables_allocate_nothing",
+            recorded_launches_with_new_tables_allocate_nothing,
+        ),
         ("queries_of_the_status_allocate_nothing", queries_of_the_status_allocate_nothing),
     ];
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -158,6 +158,7 @@ programs! {
     launch_aliases_input
     launch_aliases_outputs
     launch_arity
+    launch_buffer_for_table
     launch_element_type
     launch_exclusive_input
     launch_foreign_backend

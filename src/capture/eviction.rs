@@ -70,7 +70,7 @@ pub(crate) fn evict<B: Backend>(device: &DeviceCore<B>, id: WindowId) -> Result<
         device.backend.abandon(id.stream());
     }
     // An owner who learns of the eviction finds no trace of the window in the records.
-    retire(device, id);
+    retire(device, &window);
     drop(state);
     let options = std::mem::take(&mut *window.options.lock());
     // Last, and under no lock: with the recording go the user's callbacks, whose drops may do anything, and perhaps

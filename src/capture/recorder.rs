@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::backend::{Backend, Job};
+use crate::capture::constants::Constants;
 use crate::capture::status::WindowId;
+use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::graph::flow::Use;
 use crate::kernel::args::UseOf;
@@ -23,6 +25,10 @@ pub(crate) struct Recorder<B: Backend> {
     pub(crate) nodes: Vec<Node<B>>,
     pub(crate) uses: Vec<Use>,
     pub(crate) scalars: Vec<u8>,
+    /// Tables that `end` uploads, once there was one.
+    constants: Option<Box<Constants>>,
+    /// Stands for the constants, which have no memory before `end`.
+    constant: Option<Arc<Allocation<B>>>,
     /// The first failure: with it, the recording never becomes a graph.
     pub(crate) doom: Option<Arc<Error>>,
 }
@@ -36,7 +42,7 @@ pub(crate) struct Touched<B: Backend> {
 
 impl<B: Backend> Touched<B> {
     /// What was there before stays where it is for as long as this lives: the graph resolves it only at the end.
-    fn new(alloc: &Arc<Allocation<B>>, birth: Birth) -> Self {
+    pub(crate) fn new(alloc: &Arc<Allocation<B>>, birth: Birth) -> Self {
         let born = birth == Birth::Here;
         if !born {
             alloc.state.lock().pins += 1;
@@ -99,6 +105,8 @@ impl<B: Backend> Default for Recorder<B> {
             nodes: Vec::new(),
             uses: Vec::new(),
             scalars: Vec::new(),
+            constants: None,
+            constant: None,
             doom: None,
         }
     }
@@ -139,6 +147,27 @@ impl<B: Backend> Recorder<B> {
     /// Writes down an allocation that this recording made.
     pub(crate) fn bear(&mut self, alloc: &Arc<Allocation<B>>) {
         self.touch(alloc, Birth::Here);
+    }
+
+    /// The use of a table that becomes a constant of this recording.
+    pub(crate) fn constant(&mut self, device: &Arc<DeviceCore<B>>, slot: u32, table: &[u8]) -> UseOf<B> {
+        let constants = self.constants.get_or_insert_default();
+        let Range { start, end } = constants.place(table, device.limits.alignment);
+        let alloc = self.constant.get_or_insert_with(|| Allocation::empty(device, slot)).clone();
+        UseOf { alloc, start, end, access: Access::Read }
+    }
+
+    /// The bytes of all constants; none if there are none.
+    pub(crate) fn constants(&self) -> &[u8] {
+        self.constants.as_ref().map_or(&[], |constants| constants.bytes())
+    }
+
+    /// Gives the constants their memory: an allocation from outside, as far as the graph goes.
+    pub(crate) fn place_constants(&mut self, memory: Arc<Allocation<B>>) {
+        let index = self.constant.take().and_then(|constant| self.index.get(&constant.id()).copied());
+        if let Some(touched) = index.and_then(|index| self.allocs.get_mut(index as usize)) {
+            *touched = Touched::new(&memory, Birth::Outside);
+        }
     }
 
     /// Appends the nodes of a sealed graph, whose allocations are `members`.
@@ -194,6 +223,8 @@ impl<B: Backend> Recorder<B> {
         self.index.clear();
         self.uses.clear();
         self.scalars.clear();
+        self.constants.iter_mut().for_each(|constants| constants.clear());
+        self.constant = None;
         self.doom = None;
     }
 
@@ -205,8 +236,10 @@ impl<B: Backend> Recorder<B> {
     }
 }
 
+/// Where an allocation was before the recording.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Birth {
+pub(crate) enum Birth {
+    /// Nowhere: the recording made it.
     Here,
     Outside,
 }

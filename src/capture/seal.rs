@@ -26,6 +26,7 @@ use crate::order::{GraphOrder, Marks, Membership, enter_all};
 use crate::stream::StreamCore;
 use crate::submit::root_of;
 use crate::taint::Taint;
+use crate::upload;
 
 /// Ends the recording of `guard` and seals it. The window is closed whatever comes of it.
 pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -> Result<Graph<B>> {
@@ -44,6 +45,7 @@ pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -
         Some(doom) => Err((*doom).clone()),
         None => ended
             .and_then(|()| device.poison.check())
+            .and_then(|()| upload::constants(core, &mut recorder))
             .and_then(|()| Sealing::new(core, &recorder, &options).seal()),
     };
     match &outcome {
@@ -52,7 +54,7 @@ pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -
     }
     core.spare = recorder;
     guard.window.gate.close();
-    retire(&device, guard.window.id);
+    retire(&device, &guard.window);
     outcome
 }
 

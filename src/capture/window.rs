@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -10,23 +12,31 @@ use crate::backend::Backend;
 use crate::callback;
 use crate::capture::gate::{Gate, GateState};
 use crate::capture::options::CaptureOptions;
-use crate::capture::recorder::Recorder;
+use crate::capture::recorder::{Birth, IdHasher, Recorder, Touched};
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
 use crate::error::{Abandonment, Error, Result};
+use crate::memory::allocation::Allocation;
 use crate::memory::compaction;
 use crate::stream::StreamCore;
 
 /// What a window's owner shares with whoever may evict it.
 pub(crate) struct Window<B: Backend> {
     pub(crate) id: WindowId,
+    /// The slot of its stream, whose cache has its tables.
+    slot: u32,
     pub(crate) gate: Gate,
     pub(crate) state: Mutex<Progress<B>>,
     /// Whoever ends the window takes them: they may hold a graph, whose arena is to be shared.
     pub(crate) options: Mutex<CaptureOptions<B>>,
+    /// The tables that its warm-up uses, which stay in the cache until it ends; `None` from then on.
+    tables: Mutex<Option<Pins<B>>>,
     /// Set before the recorder leaves, so that the owner finds one or the other.
     pub(crate) evicted: OnceLock<Error>,
 }
+
+/// Allocations by their id.
+type Pins<B> = HashMap<u64, Touched<B>, BuildHasherDefault<IdHasher>>;
 
 /// How far a window has come.
 pub(crate) enum Progress<B: Backend> {
@@ -39,6 +49,15 @@ pub(crate) enum Progress<B: Backend> {
 pub struct WindowGuard<B: Backend> {
     pub(crate) device: Arc<DeviceCore<B>>,
     pub(crate) window: Arc<Window<B>>,
+}
+
+impl<B: Backend> Window<B> {
+    /// Holds a table until the window ends.
+    pub(crate) fn pin(&self, table: &Arc<Allocation<B>>) {
+        if let Some(pins) = &mut *self.tables.lock() {
+            pins.entry(table.id()).or_insert_with(|| Touched::new(table, Birth::Outside));
+        }
+    }
 }
 
 impl<B: Backend> WindowGuard<B> {
@@ -56,9 +75,11 @@ impl<B: Backend> WindowGuard<B> {
         compaction::before_capture(device, core.slot);
         let window = Arc::new(Window {
             id: device.captures.open(core.id),
+            slot: core.slot,
             gate: Gate::new(),
             state: Mutex::new(Progress::Prepared),
             options: Mutex::new(options),
+            tables: Mutex::new(Some(Pins::default())),
             evicted: OnceLock::new(),
         });
         device.windows.lock().push(window.clone());
@@ -132,7 +153,7 @@ impl<B: Backend> WindowGuard<B> {
             recorder.kill(&doom.unwrap_or_else(ended));
             self.device.backend.abandon(self.window.id.stream());
         }
-        retire(&self.device, self.window.id);
+        retire(&self.device, &self.window);
         recorder
     }
 
@@ -149,7 +170,21 @@ impl<B: Backend> Drop for WindowGuard<B> {
 }
 
 /// Takes a window off the records.
-pub(crate) fn retire<B: Backend>(device: &DeviceCore<B>, id: WindowId) {
-    device.windows.lock().retain(|window| window.id != id);
-    device.captures.close(id);
+pub(crate) fn retire<B: Backend>(device: &DeviceCore<B>, window: &Window<B>) {
+    device.windows.lock().retain(|open| open.id != window.id);
+    if let Some(pins) = window.tables.lock().take() {
+        unpin(device, window.slot, pins);
+    }
+    device.captures.close(window.id);
+}
+
+/// Lets go of the tables of a warm-up, and of those that the cache then has no room for.
+fn unpin<B: Backend>(device: &DeviceCore<B>, slot: u32, pins: Pins<B>) {
+    if pins.is_empty() {
+        return;
+    }
+    let (entries, bytes) = (pins.len(), pins.values().map(|table| table.alloc.bytes).sum());
+    drop(pins);
+    let leaving = device.slot(slot).tables.lock().unpinned(entries, bytes);
+    drop(leaving);
 }

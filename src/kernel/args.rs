@@ -11,7 +11,8 @@ use crate::access::Access;
 use crate::backend::Backend;
 use crate::buffer::{Buffer, Slice, SliceMut};
 use crate::error::Error;
-use crate::kernel::signature::{In, InOut, Out, Signature};
+use crate::kernel::signature::{In, InOut, Out, Signature, Uniform};
+use crate::kernel::tables::Gathered;
 use crate::memory::allocation::Allocation;
 
 /// The arguments of a launch: a tuple with one [`Arg`] for each parameter of the signature `S`.
@@ -26,9 +27,9 @@ pub trait Args<S: Signature, B: Backend>: sealed::Args<S, B> {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument for a kernel parameter `{P}` on `{B}`",
     label = "this argument does not fit the parameter `{P}`",
-    note = "`In<T>` takes `&buffer` or a `Slice`; `Out<T>` and `InOut<T>` take `&mut buffer` or a `SliceMut`; a scalar is passed by value",
+    note = "`In<T>` takes `&buffer` or a `Slice`; `Out<T>` and `InOut<T>` take `&mut buffer` or a `SliceMut`; `Uniform<T>` takes host memory: `&[T]`, `&[T; N]` or `&Vec<T>`; a scalar is passed by value",
     note = "element types must be equal (`buffer.cast()` changes one), and the buffer must live on the kernel's backend",
-    note = "host memory goes to a buffer by `write` first; and if you hold a `&mut buffer`, pass on `&*it` for an input, `&mut *it` for an output"
+    note = "for an `In<T>`, host memory goes to a buffer by `write` first; and if you hold a `&mut buffer`, pass on `&*it` for an input, `&mut *it` for an output"
 )]
 pub trait Arg<P, B: Backend>: sealed::Arg<P, B> {}
 
@@ -53,6 +54,7 @@ pub struct Gather<'g, B: Backend> {
     pub(crate) operation: &'static str,
     pub(crate) uses: &'g mut Vec<UseOf<B>>,
     pub(crate) scalars: &'g mut Vec<u8>,
+    pub(crate) tables: &'g mut Gathered,
     pub(crate) error: Option<Error>,
 }
 
@@ -72,6 +74,15 @@ impl<B: Backend> Gather<'_, B> {
         let (operation, expected) = (self.operation, self.device);
         let error = Error::WrongDevice { operation, object: "buffer", expected, found };
         self.error.get_or_insert(error);
+    }
+
+    /// A table of the host's, whose place is after what was gathered so far.
+    pub(crate) fn table<T: Pod>(&mut self, table: &[T]) {
+        const { assert!(size_of::<T>() > 0, "an element type without bytes cannot live in device memory") };
+        const {
+            assert!(align_of::<T>() <= 256, "an element type aligned to more than 256 bytes is not supported")
+        };
+        self.tables.push(self.uses.len(), bytemuck::cast_slice(table));
     }
 
     pub(crate) fn scalar<T: Pod>(&mut self, value: T) {
@@ -133,6 +144,27 @@ arg! { InOut, Access::ReadWrite,
     ('s) SliceMut<'s, T, B>, slice => slice.as_slice();
     ('s) &mut SliceMut<'s, T, B>, slice => slice.as_slice();
 }
+
+macro_rules! table {
+    ($(($($size:tt)*) $ty:ty;)*) => { $(
+        #[diagnostic::do_not_recommend]
+        impl<T: Pod, B: Backend, $($size)*> sealed::Arg<Uniform<T>, B> for $ty {
+            fn gather(self, into: &mut Gather<'_, B>) {
+                into.table(self);
+            }
+        }
+    )* };
+}
+
+table! {
+    () &[T];
+    () &Vec<T>;
+    (const N: usize) &[T; N];
+}
+// Out of the macro, which the compiler would else show to whoever passes a slice as an `In`.
+impl<T: Pod, B: Backend> Arg<Uniform<T>, B> for &[T] {}
+impl<T: Pod, B: Backend> Arg<Uniform<T>, B> for &Vec<T> {}
+impl<T: Pod, B: Backend, const N: usize> Arg<Uniform<T>, B> for &[T; N] {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Pod, B: Backend> sealed::Arg<T, B> for T {

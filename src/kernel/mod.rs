@@ -6,6 +6,7 @@ pub(crate) mod args;
 pub(crate) mod grid;
 pub(crate) mod program;
 pub(crate) mod signature;
+pub(crate) mod tables;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use static_assertions::assert_impl_all;
 pub use args::{Arg, Args};
 pub use grid::{Dims, Extent, Grid, GridLimit};
 pub use program::Program;
-pub use signature::{Element, In, InOut, Out, Param, Signature};
+pub use signature::{Element, In, InOut, Out, Param, Signature, Uniform};
 
 use crate::backend::Backend;
 use crate::backend::host::Host;

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::backend::host::HostArgs;
+use crate::kernel::tables;
 
 /// A buffer that the kernel reads.
 pub struct In<T>(PhantomData<fn() -> T>);
@@ -20,6 +21,37 @@ pub struct Out<T>(PhantomData<fn() -> T>);
 /// A buffer that the kernel reads and writes, all of it or in part.
 pub struct InOut<T>(PhantomData<fn() -> T>);
 
+/// A small read-only table that a launch brings along from the host, the same for every thread of the grid: shapes,
+/// strides, coefficients.
+///
+/// The argument is host memory: `&[T]`, `&[T; N]` or `&Vec<T>`, of at most [`MAX_BYTES`](Uniform::MAX_BYTES). It is copied
+/// before the launch returns, and tables with the same contents are uploaded once and kept for the launches to come. A
+/// recorded launch has the table of the recording on every replay.
+///
+/// ```
+/// use dacapo::prelude::*;
+///
+/// # fn main() -> dacapo::Result<()> {
+/// # let device = Device::host()?;
+/// # let mut stream = device.stream()?;
+/// let program = Program::<(In<f32>, Out<f32>, Uniform<u32>)>::new("gather")
+///     .host(|(from, to, indices), _| to.iter_mut().zip(indices).for_each(|(to, at)| *to = from[*at as usize]));
+/// let gather = program.load(&device)?;
+/// let mut from = stream.alloc_scratch::<f32>(3)?;
+/// let mut to = stream.alloc_scratch::<f32>(3)?;
+/// stream.write(&mut from, &[1.0, 2.0, 3.0])?;
+/// stream.launch(&gather, Grid::covering(3), (&from, &mut to, &[2, 1, 0]))?;
+/// assert_eq!(stream.read(&to)?, [3.0, 2.0, 1.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Uniform<T>(PhantomData<fn() -> T>);
+
+impl<T> Uniform<T> {
+    /// The most bytes that one table may have: what every device can bind at once.
+    pub const MAX_BYTES: usize = tables::MAX_BYTES;
+}
+
 /// An element of a buffer, or a scalar: plain data, any bytes of which are a value ([`bytemuck::Pod`]).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not plain data, so it cannot live in device memory",
@@ -31,11 +63,11 @@ pub trait Element: Pod {}
 #[diagnostic::do_not_recommend]
 impl<T: Pod> Element for T {}
 
-/// One parameter of a kernel: [`In<T>`], [`Out<T>`], [`InOut<T>`], or a scalar `T` passed by value.
+/// One parameter of a kernel: [`In<T>`], [`Out<T>`], [`InOut<T>`], [`Uniform<T>`], or a scalar `T` passed by value.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "not a kernel parameter",
-    note = "parameters are `In<T>`, `Out<T>`, `InOut<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
+    note = "parameters are `In<T>`, `Out<T>`, `InOut<T>`, `Uniform<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
 )]
 pub trait Param: sealed::Param {}
 
@@ -52,8 +84,18 @@ pub trait Signature: sealed::Signature {}
 pub struct BufferParam {
     /// Bytes of one element.
     pub(crate) element: usize,
-    /// Whether the kernel writes it.
-    pub(crate) output: bool,
+    pub(crate) role: Role,
+}
+
+/// What a kernel does with a buffer parameter, and where its bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It reads a buffer.
+    Input,
+    /// It writes a buffer.
+    Output,
+    /// It reads a table of the host's.
+    Table,
 }
 
 pub(crate) mod sealed {
@@ -63,7 +105,7 @@ pub(crate) mod sealed {
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be made a parameter of a kernel",
         label = "not a kernel parameter",
-        note = "parameters are `In<T>`, `Out<T>`, `InOut<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
+        note = "parameters are `In<T>`, `Out<T>`, `InOut<T>`, `Uniform<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
     )]
     pub trait Param: 'static {
         type View<'a>;
@@ -86,7 +128,7 @@ pub(crate) mod sealed {
 
 impl<T: Pod> sealed::Param for In<T> {
     type View<'a> = &'a [T];
-    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), output: false });
+    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Input });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
     }
@@ -94,7 +136,7 @@ impl<T: Pod> sealed::Param for In<T> {
 
 impl<T: Pod> sealed::Param for Out<T> {
     type View<'a> = &'a mut [T];
-    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), output: true });
+    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
     }
@@ -102,9 +144,17 @@ impl<T: Pod> sealed::Param for Out<T> {
 
 impl<T: Pod> sealed::Param for InOut<T> {
     type View<'a> = &'a mut [T];
-    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), output: true });
+    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
+    }
+}
+
+impl<T: Pod> sealed::Param for Uniform<T> {
+    type View<'a> = &'a [T];
+    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Table });
+    fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
+        args.input()
     }
 }
 
@@ -120,6 +170,7 @@ impl<T: Pod> sealed::Param for T {
 impl<T: Pod> Param for In<T> {}
 impl<T: Pod> Param for Out<T> {}
 impl<T: Pod> Param for InOut<T> {}
+impl<T: Pod> Param for Uniform<T> {}
 #[diagnostic::do_not_recommend]
 impl<T: Pod> Param for T {}
 

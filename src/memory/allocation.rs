@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -42,13 +42,22 @@ enum Kind {
 
 /// What the order of things knows of an allocation.
 pub(crate) struct State<B: Backend> {
-    /// `None` while it waits for its next tenant: what a pool keeps must not keep the device.
-    device: Option<Arc<DeviceCore<B>>>,
+    device: Tie<B>,
     pub(crate) home: Home<B>,
     pub(crate) uses: Uses,
     pub(crate) members: SmallVec<[Membership; 1]>,
     /// How many open windows and raw addresses hold the bytes where they are.
     pub(crate) pins: u32,
+}
+
+/// The device that an allocation gives its bytes back to.
+enum Tie<B: Backend> {
+    /// None: it waits for its next tenant, and what a pool keeps must not keep the device.
+    Cut,
+    /// It keeps the device, as everything does that a user may hold.
+    Keeps(Arc<DeviceCore<B>>),
+    /// It is the device's own, and goes with it.
+    Own(Weak<DeviceCore<B>>),
 }
 
 /// Where the bytes are.
@@ -84,6 +93,19 @@ impl<B: Backend> Allocation<B> {
     pub(crate) fn empty(device: &Arc<DeviceCore<B>>, slot: u32) -> Arc<Self> {
         let id = device.next_allocation();
         Self::new(device, (id, slot), 0, Home::Empty, Marks::default(), Kind::Buffer)
+    }
+
+    /// A table that the device itself holds, in the cache of `slot`.
+    ///
+    /// # Errors
+    /// As for [`reserve`](crate::memory::reserve::reserve).
+    pub(crate) fn table(device: &Arc<DeviceCore<B>>, slot: u32, bytes: usize) -> Result<Arc<Self>> {
+        let table = match bytes {
+            0 => Self::empty(device, slot),
+            _ => Self::placed(device, slot, bytes, AllocationMode::Pooled)?,
+        };
+        table.state.lock().device = Tie::Own(Arc::downgrade(device));
+        Ok(table)
     }
 
     /// The arena of a graph.
@@ -125,7 +147,7 @@ impl<B: Backend> Allocation<B> {
             is_arena: kind == Kind::Arena,
             owner: Owner::new(slot),
             state: Mutex::new(State {
-                device: Some(device.clone()),
+                device: Tie::Keeps(device.clone()),
                 home,
                 uses,
                 members: SmallVec::new(),
@@ -150,7 +172,7 @@ impl<B: Backend> Allocation<B> {
         self.id.store(id, Ordering::Relaxed);
         self.owner.set(slot);
         let state = &mut *self.state.lock();
-        state.device = Some(device.clone());
+        state.device = Tie::Keeps(device.clone());
         if state.uses.pieces() > 0 {
             state.uses = Uses::born(self.bytes, state.uses.history(&(0..self.bytes)));
         }
@@ -178,7 +200,7 @@ impl<B: Backend> Allocation<B> {
         let mut state = self.state.lock();
         state.home = Home::Placed { contents, lease };
         state.uses = Uses::born(self.bytes, history);
-        let device = state.device.clone();
+        let device = state.device.device();
         drop(state);
         if let Some(device) = device {
             introduce(&device, &lease, self);
@@ -210,7 +232,35 @@ impl<B: Backend> Allocation<B> {
     }
 }
 
+impl<B: Backend> Tie<B> {
+    /// The device, unless it is gone.
+    fn device(&self) -> Option<Arc<DeviceCore<B>>> {
+        match self {
+            Tie::Cut => None,
+            Tie::Keeps(device) => Some(device.clone()),
+            Tie::Own(device) => device.upgrade(),
+        }
+    }
+
+    /// Cuts it; returns the device, unless that is gone.
+    fn cut(&mut self) -> Option<Arc<DeviceCore<B>>> {
+        match std::mem::replace(self, Tie::Cut) {
+            Tie::Cut => None,
+            Tie::Keeps(device) => Some(device),
+            Tie::Own(device) => device.upgrade(),
+        }
+    }
+}
+
 impl<B: Backend> State<B> {
+    /// Whether what was to write any of the bytes is known to have failed.
+    pub(crate) fn is_tainted(&self, range: &Range<usize>) -> bool {
+        match &self.home {
+            Home::Placed { contents, .. } => contents.taint.find(range).is_some(),
+            Home::Empty | Home::Recording(_) | Home::Dead(_) => false,
+        }
+    }
+
     /// Gives the bytes back to their pool.
     fn vacate(&mut self, device: &DeviceCore<B>, bytes: usize) {
         if let Home::Placed { contents, lease } = std::mem::replace(&mut self.home, Home::Empty) {
@@ -220,7 +270,7 @@ impl<B: Backend> State<B> {
 
     /// Whether it waits in its pool for its next tenant.
     pub(crate) fn is_stashed(&self) -> bool {
-        self.device.is_none()
+        matches!(self.device, Tie::Cut)
     }
 
     /// Where the bytes are, for an operation that runs now; `None` if there are none.
@@ -261,7 +311,7 @@ impl<B: Backend> Drop for Allocation<B> {
     fn drop(&mut self) {
         let bytes = self.bytes;
         let state = self.state.get_mut();
-        if let Some(device) = state.device.take() {
+        if let Some(device) = state.device.cut() {
             state.vacate(&device, bytes);
         }
     }
@@ -314,9 +364,9 @@ fn stash<B: Backend>(alloc: &Arc<Allocation<B>>) {
     if state.is_pinned() {
         return;
     }
-    let Some(device) = state.device.take() else { return };
+    let Some(device) = state.device.cut() else { return };
     if !device.slot(slot).pool.lock().stash(alloc, bytes) {
-        state.device = Some(device);
+        state.device = Tie::Keeps(device);
         return;
     }
     // The last hold on a device takes the pool with it, and this allocation.

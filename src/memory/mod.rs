@@ -10,6 +10,7 @@ pub(crate) mod reaper;
 pub(crate) mod report;
 pub(crate) mod reserve;
 pub(crate) mod sizes;
+pub(crate) mod tables;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -137,6 +138,7 @@ pub(crate) fn free_page<B: Backend>(device: &DeviceCore<B>, page: &Page<B>) -> R
 /// # Errors
 /// The first refusal of the driver; what it refused stays held, and is offered again.
 pub(crate) fn cleanup<B: Backend>(device: &DeviceCore<B>) -> Result<()> {
+    tables::trim(device);
     let graveyard = &device.memory.graveyard;
     for (index, slot) in (0u32..).zip(&device.slots) {
         pool::unstash_all(device, index);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::backend::Backend;
-use crate::device::DeviceCore;
+use crate::device::{DeviceCore, Slot};
 use crate::memory::allocation::Allocation;
-use crate::memory::pool::{Pool, unstash_all};
+use crate::memory::pool::unstash_all;
 
 /// Where the memory of a device is, as one moment saw it; made by [`Device::memory_report`](crate::Device::memory_report).
 ///
@@ -56,6 +56,21 @@ pub struct PoolReport {
     /// The largest piece that one buffer could have without a new page.
     pub largest_free: usize,
     /// Of those in use, what a graph, an open window or a raw address holds where it is.
+    pub pinned: usize,
+    /// The slot's table cache, whose tables are among the buffers.
+    pub tables: TablesReport,
+}
+
+/// The cache of the tables that launches of one slot brought along ([`Uniform`](crate::Uniform)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct TablesReport {
+    /// How many tables it has.
+    pub entries: usize,
+    /// Bytes of their contents.
+    pub bytes: usize,
+    /// How many of them a graph or window holds; the others leave for newer ones.
     pub pinned: usize,
 }
 
@@ -109,7 +124,7 @@ pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
     (0..device.slots.len() as u32).for_each(|slot| {
         unstash_all(device, slot);
     });
-    let pools: Vec<_> = (0..).zip(&device.slots).map(|(slot, core)| pool_report(slot, &core.pool)).collect();
+    let pools: Vec<_> = (0..).zip(&device.slots).map(|(slot, core)| pool_report(slot, core)).collect();
     let dedicated = DedicatedReport { pages: memory.dedicated.tenants(), bytes: memory.dedicated.bytes() };
     let arenas = memory.arenas.lock();
     let arenas = arenas.iter().filter(|arena| arena.bytes > 0);
@@ -128,8 +143,9 @@ pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
     }
 }
 
-fn pool_report<B: Backend>(slot: usize, pool: &parking_lot::Mutex<Pool<B>>) -> PoolReport {
-    let pool = pool.lock();
+fn pool_report<B: Backend>(slot: usize, core: &Slot<B>) -> PoolReport {
+    let tables = core.tables.lock().usage();
+    let pool = core.pool.lock();
     let shared = || pool.shared.iter().flatten();
     let tenants: Vec<Arc<Allocation<B>>> =
         shared().flat_map(|page| page.tenants.alive()).chain(pool.whole.alive()).collect();
@@ -141,6 +157,7 @@ fn pool_report<B: Backend>(slot: usize, pool: &parking_lot::Mutex<Pool<B>>) -> P
         free: pool.free_bytes(),
         largest_free: pool.largest_free(),
         pinned: 0,
+        tables,
     };
     // The pool's lock comes after a tenant's, and a tenant that goes last takes it too.
     drop(pool);
@@ -167,6 +184,10 @@ impl fmt::Display for MemoryReport {
             ("pending", self.pending.pages, self.pending.bytes),
         ] {
             row(f, [name, &pages.to_string(), &Bytes(bytes).to_string(), "", "", "", ""])?;
+        }
+        for PoolReport { slot, tables, .. } in self.pools.iter().filter(|pool| pool.tables.entries > 0) {
+            let (name, bytes) = (format!("tables {slot}"), Bytes(tables.bytes));
+            writeln!(f, "{name:<10}{:>8}{bytes:>12}  {} of them pinned", tables.entries, tables.pinned)?;
         }
         for arena in &self.arenas {
             let name = format!("graph {}", arena.graph);

@@ -1,0 +1,102 @@
+//! How a launch's tables get to the device.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::access::Access;
+use crate::backend::command::Work;
+use crate::backend::{Backend, Job};
+use crate::capture::recorder::Recorder;
+use crate::capture::window::WindowGuard;
+use crate::error::Result;
+use crate::kernel::args::UseOf;
+use crate::memory::AllocationMode;
+use crate::memory::allocation::Allocation;
+use crate::memory::tables::Keep;
+use crate::stream::StreamCore;
+use crate::submit::Sender;
+
+/// Puts the tables of a launch that executes among what it uses: from the cache, or uploaded before it.
+///
+/// # Errors
+/// What reserving and uploading say. The cache is as it was; what was uploaded before stays.
+pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&WindowGuard<B>>) -> Result<()> {
+    let StreamCore { device, slot, by, last, tables, uses, .. } = core;
+    let keep = if warm_up.is_some() { Keep::Window } else { Keep::Usual };
+    for (place, table) in tables.iter() {
+        let known = device.slot(*slot).tables.lock().find(table);
+        let alloc = match known {
+            Some(alloc) => alloc,
+            None => {
+                let contents: Arc<[u8]> = table.into();
+                let alloc = Allocation::table(device, *slot, table.len())?;
+                write(Sender { device, slot: *slot, by, last }, "launch", &alloc, contents.clone())?;
+                if keep.admits(table.len()) {
+                    let leaving = device.slot(*slot).tables.lock().insert(contents, alloc.clone());
+                    drop(leaving);
+                }
+                alloc
+            }
+        };
+        if let Some(guard) = warm_up {
+            guard.window.pin(&alloc);
+        }
+        uses.insert(place, whole(alloc, table.len()));
+    }
+    Ok(())
+}
+
+/// Puts the tables of a launch that is recorded among what it uses: from the cache, or as constants of the recording.
+/// Asks nothing of the driver.
+pub(crate) fn record<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Recorder<B>) {
+    let StreamCore { device, slot, tables, uses, .. } = core;
+    if tables.is_empty() {
+        return;
+    }
+    let mut cache = device.slot(*slot).tables.lock();
+    for (place, table) in tables.iter() {
+        let used = match cache.find(table) {
+            Some(alloc) => whole(alloc, table.len()),
+            None => recorder.constant(device, *slot, table),
+        };
+        uses.insert(place, used);
+    }
+}
+
+/// Uploads the constants of a recording that ends, all at once, and gives their uses the memory. Outside the graph, whose
+/// replays wait for it by the ordinary rules; without waiting for room in the queue.
+///
+/// # Errors
+/// What reserving and uploading say; nothing is held that was not before.
+pub(crate) fn constants<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Recorder<B>) -> Result<()> {
+    if recorder.constants().is_empty() {
+        return Ok(());
+    }
+    let contents: Arc<[u8]> = recorder.constants().into();
+    let StreamCore { device, slot, by, last, .. } = core;
+    let alloc = Allocation::placed(device, *slot, contents.len(), AllocationMode::Pooled)?;
+    write(Sender { device, slot: *slot, by, last }, "end", &alloc, contents)?;
+    recorder.place_constants(alloc);
+    Ok(())
+}
+
+/// Enqueues the one write of `contents` to all of `alloc`.
+fn write<B: Backend>(
+    sender: Sender<'_, B>,
+    operation: &'static str,
+    alloc: &Arc<Allocation<B>>,
+    contents: Arc<[u8]>,
+) -> Result<()> {
+    if contents.is_empty() {
+        return Ok(());
+    }
+    let target = UseOf { alloc: alloc.clone(), start: 0, end: contents.len(), access: Access::Write };
+    let job = Job(Work::Write { bytes: contents });
+    sender.send(operation, job, std::slice::from_ref(&target), &[], None).map(drop)
+}
+
+/// A read of the whole table.
+fn whole<B: Backend>(alloc: Arc<Allocation<B>>, bytes: usize) -> UseOf<B> {
+    UseOf { alloc, start: 0, end: bytes, access: Access::Read }
+}
