@@ -268,7 +268,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         self.core.allocating(mode, f)
     }
 
-    /// Gives every page that nobody uses back to the driver, as far as work in flight lets it.
+    /// Gives every page that nobody uses, and all pinned memory that no transfer needs, back to the driver, as far as
+    /// work in flight lets it.
     ///
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is given back.
