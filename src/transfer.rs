@@ -275,12 +275,11 @@ fn receive<B: Backend, T>(
     take: impl FnOnce(&[u8]) -> T,
 ) -> Result<T> {
     submit::block(&core.device, Waiter::Stream(core.id), operation, mark, timeout)?;
-    let room = landed(&readback)?;
-    let taken = take(room.bytes());
+    let taken = landed(&readback).map(|room| take(room.bytes()));
     // First, so that what carried the bytes is free for the next transfer.
-    drop((room, readback));
+    drop(readback);
     drops::release(&core.device, core.slot);
-    Ok(taken)
+    taken
 }
 
 /// Copies between ranges of one length.
