@@ -118,7 +118,9 @@ pub use kernel::{
 };
 pub use layout::Layout;
 pub use memory::compaction::Compaction;
-pub use memory::report::{ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport};
+pub use memory::report::{
+    ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport, StagingReport,
+};
 pub use memory::{AllocationMode, MemoryUsage};
 pub use phase::{
     CanBegin, CanEnd, CanPrepare, CanReplay, CanWait, NoCapture, Phase, PhaseName, Prepared, Recording,

@@ -156,8 +156,9 @@ pub(crate) fn release_all<B: Backend>(device: &DeviceCore<B>) {
 }
 
 /// The host memory that the device may still touch, in bytes.
-pub(crate) fn pending_bytes<B: Backend>(device: &DeviceCore<B>) -> u64 {
-    device.slots.iter().fold(0, |sum, slot| sum.saturating_add(slot.backlog.bytes()))
+pub(crate) fn pending_bytes<B: Backend>(device: &DeviceCore<B>) -> usize {
+    let bytes = device.slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.backlog.bytes()));
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Brings the slot's backlog down to the limit before it grows again, waiting for the device if need be.

@@ -121,7 +121,7 @@ pub(crate) fn usage<B: Backend>(device: &DeviceCore<B>) -> MemoryUsage {
         held: device.memory.held.load(Ordering::Relaxed),
         in_use: pooled + device.memory.dedicated.bytes(),
         pending: device.memory.graveyard.bytes(),
-        pending_host: usize::try_from(drops::pending_bytes(device)).unwrap_or(usize::MAX),
+        pending_host: drops::pending_bytes(device),
     }
 }
 

@@ -11,24 +11,13 @@ use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
 use crate::backend::{Fault, HostBytes};
+use crate::memory::report::StagingReport;
 use crate::readback::Readback;
 
 /// A device's pinned memory, and the shells that transfers travel in.
 pub(crate) struct Staging {
     pool: Arc<Pool>,
     shells: Mutex<Shells>,
-}
-
-/// What a device's staging comes to, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "the report of a device's memory shows it")]
-pub(crate) struct StagingUsage {
-    /// Pinned memory held from the driver.
-    pub(crate) held: usize,
-    /// Of that, what carries a transfer at this moment.
-    pub(crate) in_use: usize,
-    /// How many transfers went through the heap so far, since there was no pinned memory for them.
-    pub(crate) fallbacks: u64,
 }
 
 /// Host bytes with one owner. Pinned ones go back to their pool when it lets go of them.
@@ -170,10 +159,9 @@ impl Staging {
         drop(state);
     }
 
-    #[allow(dead_code, reason = "the report of a device's memory shows it")]
-    pub(crate) fn usage(&self) -> StagingUsage {
+    pub(crate) fn report(&self) -> StagingReport {
         let state = self.pool.state.lock();
-        StagingUsage { held: state.held, in_use: state.in_use, fallbacks: state.fallbacks }
+        StagingReport { held: state.held, in_use: state.in_use, fallbacks: state.fallbacks }
     }
 
     /// Pinned room for `len` bytes: a free block, else a new one; `None` if the limit or the driver has none.
@@ -352,12 +340,12 @@ mod tests {
         let staging = Staging::new(1 << 20);
         let first = staging.copy(&[1; 1000], pin).unwrap();
         assert_eq!((first.bytes(), first.held()), (&[1; 1000][..], 1024));
-        assert_eq!(staging.usage(), StagingUsage { held: 1024, in_use: 1024, fallbacks: 0 });
+        assert_eq!(staging.report(), StagingReport { held: 1024, in_use: 1024, fallbacks: 0 });
         staging.recycle_write(first);
         for len in [1, 512, 1024] {
             staging.recycle_write(staging.copy(&vec![2; len], nothing).unwrap());
         }
-        assert_eq!(staging.usage(), StagingUsage { held: 1024, in_use: 0, fallbacks: 0 });
+        assert_eq!(staging.report(), StagingReport { held: 1024, in_use: 0, fallbacks: 0 });
     }
 
     /// A dropped handle that is not the last one must not give away what the other still uses.
@@ -367,11 +355,11 @@ mod tests {
         let one = staging.copy(&[1; 10], pin).unwrap();
         let other = one.clone();
         staging.recycle_write(one);
-        assert_eq!(staging.usage().in_use, 1024);
+        assert_eq!(staging.report().in_use, 1024);
         let beside = staging.copy(&[2; 10], pin).unwrap();
         assert_eq!((other.bytes(), beside.bytes()), (&[1; 10][..], &[2; 10][..]));
         drop(other);
-        assert_eq!(staging.usage().in_use, 1024);
+        assert_eq!(staging.report().in_use, 1024);
     }
 
     /// Blocks of the wrong class would else fill the pool for ever.
@@ -380,15 +368,15 @@ mod tests {
         let staging = Staging::new(4096);
         drop(staging.copy(&[1; 1024], pin).unwrap());
         let used = staging.copy(&[1; 2048], pin).unwrap();
-        assert_eq!(staging.usage().held, 3072);
+        assert_eq!(staging.report().held, 3072);
         let exhausted = staging.copy(&[3; 4096], nothing).unwrap();
-        assert_eq!((exhausted.bytes().len(), staging.usage().fallbacks), (4096, 1));
+        assert_eq!((exhausted.bytes().len(), staging.report().fallbacks), (4096, 1));
         drop(used);
         let fits = staging.copy(&[4; 4096], pin).unwrap();
-        assert_eq!(staging.usage(), StagingUsage { held: 4096, in_use: 4096, fallbacks: 1 });
+        assert_eq!(staging.report(), StagingReport { held: 4096, in_use: 4096, fallbacks: 1 });
         drop(fits);
         staging.trim();
-        assert_eq!(staging.usage(), StagingUsage { held: 0, in_use: 0, fallbacks: 1 });
+        assert_eq!(staging.report(), StagingReport { held: 0, in_use: 0, fallbacks: 1 });
     }
 
     #[test]
@@ -398,7 +386,7 @@ mod tests {
             assert_eq!(staging.copy(&[5; 9], refused(severity)).unwrap().bytes(), [5; 9]);
         }
         assert!(staging.copy(&[5; 9], refused(Severity::Sticky)).is_err());
-        assert_eq!(staging.usage(), StagingUsage { held: 0, in_use: 0, fallbacks: 3 });
+        assert_eq!(staging.report(), StagingReport { held: 0, in_use: 0, fallbacks: 3 });
     }
 
     /// Rounding up to a class must neither overflow nor ask for more than there may be.

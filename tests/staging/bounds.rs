@@ -46,6 +46,50 @@ fn host_04_a_write_above_the_limit_waits_for_the_oldest_one_only() {
     assert_eq!(s.read(&x).unwrap(), [4; N]);
 }
 
+/// Below the limit nobody waits, and what the device is done with must not stay until the limit is reached.
+#[test]
+fn a_stream_that_keeps_up_holds_no_more_than_is_in_flight() {
+    let (device, stepper) = Device::<Host>::stepped(DeviceOptions::new().max_streams(1)).unwrap();
+    let mut s = device.stream().unwrap();
+    let mut x = s.alloc::<u32>(N).unwrap();
+    for n in 0..100 {
+        s.write(&mut x, &[n; N]).unwrap();
+        assert!(device.memory_usage().pending_host <= 2 * BLOCK);
+        stepper.run_all();
+    }
+    for n in 0..40 {
+        s.write(&mut x, &[n; N]).unwrap();
+    }
+    stepper.run_all();
+    for n in 0..40 {
+        s.write(&mut x, &[n; N]).unwrap();
+        stepper.run_all();
+    }
+    assert_eq!(device.memory_usage().pending_host, BLOCK, "what piled up once is let go of, two for one");
+}
+
+/// The bound is the slot's, and threads that share one add an item each.
+#[test]
+fn host_04_threads_that_share_a_slot_stay_within_the_limit_and_one_item_each() {
+    const THREADS: u32 = 4;
+    let device = Device::open(limited(4, usize::MAX)).unwrap();
+    let most = (4 + THREADS as usize) * BLOCK;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let device = &device;
+            scope.spawn(move || {
+                let mut s = device.stream().unwrap();
+                let mut x = s.alloc::<u32>(N).unwrap();
+                for n in 0..1000 {
+                    s.write(&mut x, &[thread * 1000 + n; N]).unwrap();
+                    assert!(device.memory_usage().pending_host <= most);
+                }
+                assert_eq!(s.read(&x).unwrap(), [thread * 1000 + 999; N]);
+            });
+        }
+    });
+}
+
 /// A launch lets go of what the writes before it left, or a stream that has stopped to write keeps it for ever.
 #[test]
 fn host_04_launches_check_as_writes_do() {

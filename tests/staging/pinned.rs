@@ -90,6 +90,31 @@ fn a_sticky_fault_in_pinning_poisons() {
     assert!(device.check().is_err());
 }
 
+/// What is pinned and what is in flight is where an operator looks first when the machine runs out of memory.
+#[test]
+fn the_report_tells_what_is_pinned_and_what_is_in_flight() {
+    let (device, stepper) =
+        Device::<Host>::stepped(DeviceOptions::new().staging_limit(4 << 10).max_streams(1)).unwrap();
+    let mut s = device.stream().unwrap();
+    let mut x = s.alloc::<u8>(4096).unwrap();
+    s.write(x.slice_mut(..2000).unwrap(), &[1; 2000]).unwrap();
+    s.write(&mut x, &[2; 4096]).unwrap();
+    s.write(x.slice_mut(..3).unwrap(), vec![3; 3]).unwrap();
+    let report = device.memory_report();
+    assert_eq!((report.pending.transfers, report.pending.host_bytes), (3, 2048 + 4096 + 3));
+    assert_eq!((report.staging.held, report.staging.in_use, report.staging.fallbacks), (2048, 2048, 1));
+    let text = report.to_string();
+    assert!(text.contains("2.0 KiB  pinned, 2.0 KiB of it in use; 1 transfers without"), "{text}");
+    stepper.run_all();
+    s.sync().unwrap();
+    let report = device.memory_report();
+    assert_eq!((report.pending.transfers, report.pending.host_bytes), (0, 0));
+    assert_eq!((report.staging.held, report.staging.in_use), (2048, 0));
+    s.memory_cleanup().unwrap();
+    assert_eq!(device.memory_report().staging.held, 0);
+    assert_eq!(s.read(x.slice(..4).unwrap()).unwrap(), [3, 3, 3, 2]);
+}
+
 /// Blocks of a size that is not used any more would fill the pool for ever.
 #[test]
 fn blocks_of_other_sizes_make_room_and_a_cleanup_gives_all_of_them_back() {
