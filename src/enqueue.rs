@@ -164,8 +164,8 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// Writes all of `data` to `to`, which has as many elements.
     ///
     /// Lent data (`&[T]`, `&[T; N]`, `&Vec<T>`) is copied before this returns, to pinned memory if the device has some
-    /// to spare. Data handed over (`Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `[T; N]`) is kept as it is, for as long as the
-    /// device needs it. While recording, the graph owns the data, in memory of its own, and every replay writes it
+    /// to spare. Data handed over (`Vec<T>`, `Box<[T]>`, `Arc<[T]>`) is kept as it is, for as long as the device
+    /// needs it. While recording, the graph owns the data, in memory of its own, and every replay writes it
     /// again: to give each replay new input, write outside the recording.
     ///
     /// # Errors

@@ -24,11 +24,11 @@ use crate::submit::{self, Route};
 
 /// Host memory with elements of type `T`, for [`Enqueue::write`](crate::Enqueue::write): borrowed, to be copied before
 /// the call returns (`&[T]`, `&[T; N]`, `&Vec<T>` and their like), or handed over, to be kept as it is until the device
-/// has it (`Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `[T; N]`).
+/// has it (`Vec<T>`, `Box<[T]>`, `Arc<[T]>`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no host memory with elements of type `{T}`",
     label = "no elements of type `{T}` can be taken from here",
-    note = "lend a slice, an array or a `Vec` by `&`, or hand over a `Vec`, `Box<[_]>`, `Arc<[_]>` or an array by value",
+    note = "lend a slice, an array or a `Vec` by `&`, or hand over a `Vec`, a `Box<[_]>` or an `Arc<[_]>` by value",
     note = "nothing is converted: the elements are of the type that the destination has; from buffer to buffer it is `copy`"
 )]
 pub trait HostData<T>: sealed::HostData<T> {}
@@ -94,9 +94,9 @@ macro_rules! lent {
 }
 
 macro_rules! given {
-    ($(($($generic:tt)*) $ty:ty, $this:ident => $held:expr;)*) => { $(
+    ($($ty:ty, $this:ident => $held:expr;)*) => { $(
         #[diagnostic::do_not_recommend]
-        impl<T: Element + Send + Sync $($generic)*> sealed::HostData<T> for $ty {
+        impl<T: Element + Send + Sync> sealed::HostData<T> for $ty {
             fn len(&self) -> usize {
                 <[T]>::len(self)
             }
@@ -110,7 +110,7 @@ macro_rules! given {
             }
         }
         #[diagnostic::do_not_recommend]
-        impl<T: Element + Send + Sync $($generic)*> HostData<T> for $ty {}
+        impl<T: Element + Send + Sync> HostData<T> for $ty {}
     )* };
 }
 
@@ -128,10 +128,9 @@ lent! {
 }
 
 given! {
-    () Vec<T>, data => data.capacity() * size_of::<T>();
-    () Box<[T]>, data => size_of_val::<[T]>(data);
-    () Arc<[T]>, data => size_of_val::<[T]>(data);
-    (, const N: usize) [T; N], data => size_of_val::<[T]>(data);
+    Vec<T>, data => data.capacity() * size_of::<T>();
+    Box<[T]>, data => size_of_val::<[T]>(data);
+    Arc<[T]>, data => size_of_val::<[T]>(data);
 }
 
 /// Writes all of `data` to `to`.

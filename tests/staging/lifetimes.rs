@@ -117,20 +117,21 @@ fn every_kind_of_host_data_is_written_in_full() {
     let s = &mut device(1).stream().unwrap();
     let mut array = [1u32, 2, 3];
     let mut vec = array.to_vec();
-    written(s, &array[..]);
+    let (slice, boxed, shared) = (&array[..], Box::<[u32]>::from(array), Arc::<[u32]>::from(array));
+    let shared_vec = Arc::new(vec.clone());
+    written(s, slice);
     written(s, &array);
     written(s, &vec);
-    written(s, &&array[..]);
-    written(s, &Box::<[u32]>::from(array));
-    written(s, &Arc::<[u32]>::from(array));
-    written(s, &Arc::new(vec.clone()));
+    written::<&&[u32]>(s, &slice);
+    written::<&Box<[u32]>>(s, &boxed);
+    written::<&Arc<[u32]>>(s, &shared);
+    written(s, &shared_vec);
     written(s, &mut array[..]);
     written(s, &mut array);
     written(s, &mut vec);
     written(s, vec);
-    written(s, Box::<[u32]>::from(array));
-    written(s, Arc::<[u32]>::from(array));
-    written(s, array);
+    written(s, boxed);
+    written(s, shared);
 }
 
 /// A refused write must not keep what it was given, and its memory must not become the device's.
@@ -158,7 +159,7 @@ fn shape_04_odd_sizes_are_exact_and_their_neighbours_untouched() {
     fn step(w: &mut impl Enqueue<Host>, k: &Kernel<(In<u8>, Out<u8>)>, x: &mut Odd) -> Result<()> {
         let mut at = 0;
         for (n, size) in SIZES.into_iter().enumerate() {
-            w.write(x.from.slice_mut(at..at + size)?, &pattern(n, size))?;
+            w.write(x.from.slice_mut(at..at + size)?, pattern(n, size))?;
             w.launch(
                 k,
                 Grid::covering(size),

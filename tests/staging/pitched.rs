@@ -147,7 +147,7 @@ fn pitched_reads_have_a_time_limit_too() {
     let mut s = device.stream().unwrap();
     let layout = Layout::pitched(&[2, 2], 3).unwrap();
     let mut x = s.alloc::<u8>(5).unwrap();
-    s.write_pitched(&mut x, &layout, [1, 2, 3, 4]).unwrap();
+    s.write_pitched(&mut x, &layout, &[1, 2, 3, 4]).unwrap();
     let hold = stepper.hold();
     let soon = Duration::from_millis(1);
     let late = refused(s.read_pitched_timeout(&x, &layout, soon));
