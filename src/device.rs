@@ -16,8 +16,10 @@ use crate::capture::status::{CaptureStatus, DeviceCaptures, WindowId};
 use crate::capture::window::Window;
 use crate::error::{Error, Result};
 use crate::failures::Failures;
+use crate::memory::drops::{Backlog, DropQueue, Kept, Limit};
 use crate::memory::pool::Pool;
 use crate::memory::report::{self, MemoryReport};
+use crate::memory::staging::Staging;
 use crate::memory::tables::Tables;
 use crate::memory::{self, Memory, MemoryUsage, reaper};
 use crate::order::Mark;
@@ -38,6 +40,8 @@ pub struct Device<B: Backend = Host> {
 pub struct DeviceOptions<B: Backend = Host> {
     max_streams: usize,
     memory_limit: Option<usize>,
+    staging_limit: usize,
+    pending_limit: Limit,
     zeroing: Zeroing,
     backend: B::Options,
 }
@@ -54,8 +58,14 @@ pub enum Zeroing {
 
 impl<B: Backend> Default for DeviceOptions<B> {
     fn default() -> Self {
-        let (memory_limit, zeroing) = (None, Zeroing::default());
-        DeviceOptions { max_streams: 8, memory_limit, zeroing, backend: B::Options::default() }
+        DeviceOptions {
+            max_streams: 8,
+            memory_limit: None,
+            staging_limit: 64 << 20,
+            pending_limit: Limit { items: 256, bytes: 32 << 20 },
+            zeroing: Zeroing::default(),
+            backend: B::Options::default(),
+        }
     }
 }
 
@@ -66,7 +76,8 @@ impl<B: Backend> Clone for DeviceOptions<B> {
 }
 
 impl<B: Backend> DeviceOptions<B> {
-    /// The usual options: 8 slots, no limit of memory.
+    /// The usual options: 8 slots, no limit of device memory, 64 MiB of pinned host memory, and for each slot 256
+    /// transfers or 32 MiB of host memory in flight.
     pub fn new() -> Self {
         Self::default()
     }
@@ -80,6 +91,24 @@ impl<B: Backend> DeviceOptions<B> {
     /// The most bytes that the device may hold from the driver.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// The most bytes of pinned host memory that the device may hold, through which writes and reads go. What finds no
+    /// room there goes through the heap. With 0, everything does.
+    pub fn staging_limit(mut self, bytes: usize) -> Self {
+        self.staging_limit = bytes;
+        self
+    }
+
+    /// How much host memory a slot may keep for transfers that the device has not done yet: how many of them, and how
+    /// many bytes. Above it, the next operation waits until the oldest transfer is done, so that a stream that only
+    /// writes keeps no more than this and one item (one a thread, where several share the slot).
+    ///
+    /// Nothing waits while it is recorded, and what a graph owns does not count. A stepped device runs what such a wait
+    /// needs, unless it is held: then nothing waits, and the limit is none.
+    pub fn pending_limit(mut self, transfers: usize, bytes: usize) -> Self {
+        self.pending_limit = Limit { items: transfers, bytes: bytes as u64 };
         self
     }
 
@@ -110,6 +139,8 @@ pub(crate) struct DeviceCore<B: Backend> {
     /// The open windows, so that any thread can evict one.
     pub(crate) windows: Mutex<Vec<Arc<Window<B>>>>,
     pub(crate) memory: Memory<B>,
+    pub(crate) staging: Staging,
+    pub(crate) pending_limit: Limit,
     /// Whose the device's own operations are, such as moves.
     pub(crate) by: Submitter,
     streams: AtomicU64,
@@ -123,13 +154,17 @@ pub(crate) struct Slot<B: Backend> {
     pub(crate) spares: Arc<Spares<B>>,
     pub(crate) pool: Mutex<Pool<B>>,
     pub(crate) tables: Mutex<Tables<B>>,
+    /// What the lane's drop queue holds.
+    pub(crate) backlog: Backlog,
 }
 
 /// What a slot's lock guards: the numbering of its operations, and the records of all that the slot owns.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Lane {
     /// The last operation that was enqueued.
     pub(crate) seq: u64,
+    /// Host memory that the operations of the slot may still touch.
+    pub(crate) drops: DropQueue<Kept>,
 }
 
 impl<B: Backend> DeviceCore<B> {
@@ -176,8 +211,14 @@ impl<B: Backend> Device<B> {
             .map(|index| {
                 let spares = Spares::new();
                 let queue = backend.queue(index, spares.clone()).map_err(|fault| poison.absorb(fault))?;
-                let (lane, pool, tables) = (Mutex::default(), Mutex::default(), Mutex::default());
-                Ok(Slot { lane, queue, spares, pool, tables })
+                Ok(Slot {
+                    lane: Mutex::default(),
+                    queue,
+                    spares,
+                    pool: Mutex::default(),
+                    tables: Mutex::default(),
+                    backlog: Backlog::default(),
+                })
             })
             .collect();
         // Only uniqueness matters.
@@ -193,6 +234,8 @@ impl<B: Backend> Device<B> {
             captures: DeviceCaptures::new(),
             windows: Mutex::default(),
             memory: Memory::new(options.memory_limit),
+            staging: Staging::new(options.staging_limit),
+            pending_limit: options.pending_limit,
             by: Submitter { stream: StreamId::of_device(id), failures: Arc::new(Failures::default()) },
             streams: AtomicU64::new(0),
             allocations: AtomicU64::new(0),

@@ -3,29 +3,30 @@
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::access::Access;
 use crate::backend::command::Work as What;
-use crate::backend::{Backend, Job, Waiter};
-use crate::buffer::{Buffer, Slice, Source, Target};
+use crate::backend::{Backend, Job};
+use crate::buffer::{Buffer, Source, Target};
 use crate::capture::recorder::Kind;
 use crate::device::{Device, Zeroing};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::kernel::signature::Role;
 use crate::kernel::{Args, Element, Grid, Kernel, Signature};
+use crate::layout::Layout;
 use crate::memory::allocation::Allocation;
-use crate::order::Mark;
 use crate::phase::CanWait;
-use crate::profile::{Profile, Stamps};
-use crate::readback::{ReadFuture, Readback, landed};
+use crate::profile::{self, Profile};
+use crate::readback::ReadFuture;
 use crate::stream_id::StreamId;
 use crate::submit::{self, Route};
 use crate::touch::Touches;
-use crate::work::{Pass, Work};
+use crate::transfer::{self, HostData, mismatch};
+use crate::work::Work;
 
 /// Something that work can be enqueued on: a [`Stream`](crate::Stream) in any phase, a [`Work`], or an
 /// [`AnyStream`](crate::AnyStream).
@@ -165,21 +166,32 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
 
     /// Writes all of `data` to `to`, which has as many elements.
     ///
-    /// The bytes are copied before this returns. While recording, the graph owns that copy, and every replay writes it
+    /// Lent data (`&[T]`, `&[T; N]`, `&Vec<T>`) is copied before this returns, to pinned memory if the device has some
+    /// to spare. Data handed over (`Vec<T>`, `Box<[T]>`, `Arc<[T]>`) is kept as it is, for as long as the device
+    /// needs it. While recording, the graph owns the data, in memory of its own, and every replay writes it
     /// again: to give each replay new input, write outside the recording.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`] with both lengths, and as for [`launch`](Enqueue::launch). `to` is tainted.
-    fn write<T: Element, D: Target<B, Element = T>>(&mut self, to: D, data: &[T]) -> Result<()> {
-        let to = to.target();
-        let mut route = self.route("write")?;
-        let mut problem = mismatch("write", data.len(), to.len());
-        problem = problem.or(route.gather("write", |into| into.buffer(to, Access::Write)));
-        if to.is_empty() && problem.is_none() {
-            return Ok(());
-        }
-        let bytes: Arc<[u8]> = bytemuck::cast_slice(data).into();
-        route.perform("write", Job(What::Write { bytes }), Kind::Plain, problem).map(drop)
+    fn write<T: Element, D: Target<B, Element = T>>(&mut self, to: D, data: impl HostData<T>) -> Result<()> {
+        transfer::write(&mut self.route("write")?, to.target(), data)
+    }
+
+    /// Writes `data`, which holds the rows of `layout` side by side, to those rows of `to`, and leaves the padding
+    /// between them as it is. `to` has [`span`](Layout::span) elements or more.
+    ///
+    /// For the order of things this is a use of the whole span; in all else, of the rows alone.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] if `data` has not as many elements as `layout`, and as for
+    /// [`launch`](Enqueue::launch): the rows are tainted. [`Error::OutOfRange`] if `to` is too short: all of it is.
+    fn write_pitched<T: Element, D: Target<B, Element = T>>(
+        &mut self,
+        to: D,
+        layout: &Layout,
+        data: impl HostData<T>,
+    ) -> Result<()> {
+        transfer::write_pitched(&mut self.route("write_pitched")?, to.target(), layout, data)
     }
 
     /// Calls `call` on the host when everything that this stream enqueued before is done, and before anything that it
@@ -243,9 +255,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        let (readback, mark) = read(&mut self.route("read")?, from.source())?;
-        wait(self.core(), "read", mark, None)?;
-        landed(&readback)
+        transfer::fetch(self, from.source(), None, None)
     }
 
     /// [`read`](Enqueue::read), for at most `timeout`.
@@ -260,9 +270,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        let (readback, mark) = read(&mut self.route("read")?, from.source())?;
-        wait(self.core(), "read", mark, Some(timeout))?;
-        landed(&readback)
+        transfer::fetch(self, from.source(), None, Some(timeout))
     }
 
     /// [`read`](Enqueue::read) into `into`, which has as many elements.
@@ -273,11 +281,23 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        if let Some(error) = mismatch("read", from.source().len(), into.len()) {
-            return Err(error);
-        }
-        into.copy_from_slice(&self.read(from)?);
-        Ok(())
+        transfer::fetch_into(self, from.source(), None, into, None)
+    }
+
+    /// [`read_into`](Enqueue::read_into), for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for `read_into`, and [`Error::Timeout`]: the read goes on, and its bytes are thrown away. `into` is as it was.
+    fn read_into_timeout<T: Element, F: Source<B, Element = T>>(
+        &mut self,
+        from: F,
+        into: &mut [T],
+        timeout: Duration,
+    ) -> Result<()>
+    where
+        Self: CanWait,
+    {
+        transfer::fetch_into(self, from.source(), None, into, Some(timeout))
     }
 
     /// Enqueues a read and returns at once; the future resolves when the device has the elements.
@@ -288,7 +308,73 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        read(&mut self.route("read_async")?, from.source()).map(|(readback, _)| ReadFuture::new(readback))
+        transfer::read_async(&mut self.route("read_async")?, from.source())
+    }
+
+    /// The rows of `layout` in `from`, side by side: a [`read`](Enqueue::read) that leaves the padding out. `from` has
+    /// [`span`](Layout::span) elements or more.
+    ///
+    /// # Errors
+    /// As for `read`, of the rows alone, and [`Error::OutOfRange`] if `from` is too short.
+    fn read_pitched<T: Element, F: Source<B, Element = T>>(
+        &mut self,
+        from: F,
+        layout: &Layout,
+    ) -> Result<Vec<T>>
+    where
+        Self: CanWait,
+    {
+        transfer::fetch(self, from.source(), Some(layout), None)
+    }
+
+    /// [`read_pitched`](Enqueue::read_pitched), for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for `read_pitched`, and [`Error::Timeout`]: the read goes on, and its bytes are thrown away.
+    fn read_pitched_timeout<T: Element, F: Source<B, Element = T>>(
+        &mut self,
+        from: F,
+        layout: &Layout,
+        timeout: Duration,
+    ) -> Result<Vec<T>>
+    where
+        Self: CanWait,
+    {
+        transfer::fetch(self, from.source(), Some(layout), Some(timeout))
+    }
+
+    /// [`read_pitched`](Enqueue::read_pitched) into `into`, which has as many elements as `layout`.
+    ///
+    /// # Errors
+    /// As for `read_pitched`, and [`Error::LengthMismatch`]; `into` is as it was.
+    fn read_pitched_into<T: Element, F: Source<B, Element = T>>(
+        &mut self,
+        from: F,
+        layout: &Layout,
+        into: &mut [T],
+    ) -> Result<()>
+    where
+        Self: CanWait,
+    {
+        transfer::fetch_into(self, from.source(), Some(layout), into, None)
+    }
+
+    /// [`read_pitched_into`](Enqueue::read_pitched_into), for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for `read_pitched_into`, and [`Error::Timeout`]: the read goes on, and its bytes are thrown away. `into` is as
+    /// it was.
+    fn read_pitched_into_timeout<T: Element, F: Source<B, Element = T>>(
+        &mut self,
+        from: F,
+        layout: &Layout,
+        into: &mut [T],
+        timeout: Duration,
+    ) -> Result<()>
+    where
+        Self: CanWait,
+    {
+        transfer::fetch_into(self, from.source(), Some(layout), into, Some(timeout))
     }
 
     /// Blocks until everything that this stream enqueued is done.
@@ -299,7 +385,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        sync(&mut self.route("sync")?, None)
+        submit::sync(&mut self.route("sync")?, None)
     }
 
     /// [`sync`](Enqueue::sync), for at most `timeout`.
@@ -310,7 +396,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        sync(&mut self.route("sync")?, Some(timeout))
+        submit::sync(&mut self.route("sync")?, Some(timeout))
     }
 
     /// Runs `f` and measures how long the device took for what it enqueued.
@@ -321,16 +407,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        let stamps = Stamps::default();
-        let started = Instant::now();
-        let mut route = self.route("profile")?;
-        stamps.start(&mut route)?;
-        let value = f(&mut Work::lend(route.core, route.warm_up, Pass::Direct))?;
-        drop(route);
-        let enqueued = started.elapsed();
-        let mark = stamps.stop(&mut self.route("profile")?)?;
-        wait(self.core(), "profile", mark, None)?;
-        Ok((value, stamps.profile(enqueued)?))
+        profile::measure(self, f)
     }
 }
 
@@ -405,10 +482,6 @@ fn allocate<T: Element, B: Backend>(
     Ok(buffer)
 }
 
-fn mismatch(operation: &'static str, source_len: usize, target_len: usize) -> Option<Error> {
-    (source_len != target_len).then_some(Error::LengthMismatch { operation, source_len, target_len })
-}
-
 /// Whether every output divides evenly over `outer` rows.
 fn chunkable<S: Signature, B: Backend>(
     kernel: &Arc<str>,
@@ -425,38 +498,4 @@ fn chunkable<S: Signature, B: Backend>(
         }
     }
     Ok(())
-}
-
-fn read<T: Element, B: Backend>(
-    route: &mut Route<'_, B>,
-    from: Slice<'_, T, B>,
-) -> Result<(Arc<Readback>, Mark)> {
-    let readback = Arc::new(Readback::default());
-    let mark = Mark { slot: route.core.slot, seq: 0 };
-    let problem = route.gather("read", |into| into.buffer(from, Access::Read));
-    if from.is_empty() && problem.is_none() {
-        readback.deliver(Ok(Vec::new()));
-        return Ok((readback, mark));
-    }
-    let job = Job(What::Read { into: readback.clone() });
-    let mark = route.perform("read", job, Kind::Plain, problem)?.unwrap_or(mark);
-    Ok((readback, mark))
-}
-
-fn sync<B: Backend>(route: &mut Route<'_, B>, timeout: Option<Duration>) -> Result<()> {
-    let mark = Mark { slot: route.core.slot, seq: route.core.last };
-    wait(route.core, "sync", mark, timeout)?;
-    match route.core.by.failures.take() {
-        Some(error) => Err((*error).clone()),
-        None => Ok(()),
-    }
-}
-
-fn wait<B: Backend>(
-    core: &crate::stream::StreamCore<B>,
-    operation: &'static str,
-    mark: Mark,
-    timeout: Option<Duration>,
-) -> Result<()> {
-    submit::block(&core.device, Waiter::Stream(core.id), operation, mark, timeout)
 }

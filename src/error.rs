@@ -57,6 +57,22 @@ pub enum Error {
         /// Elements in the destination.
         target_len: usize,
     },
+    /// The elements of a tensor lie neither side by side nor in padded rows.
+    #[error(
+        "strides {strides:?} of a tensor of shape {shape:?} are neither contiguous nor row-major with padded rows; copy it into one that is, or transfer it row by row"
+    )]
+    UnsupportedStrides {
+        /// The extents, outermost first.
+        shape: Box<[usize]>,
+        /// The strides in elements.
+        strides: Box<[usize]>,
+    },
+    /// The elements of a tensor, with the padding between them, cannot be counted.
+    #[error("a tensor of shape {shape:?}, with its padding, has more elements than can be addressed")]
+    LayoutTooBig {
+        /// The extents, outermost first.
+        shape: Box<[usize]>,
+    },
     /// A cast does not come out even.
     #[error("{bytes} bytes are not a whole number of elements of {element} bytes")]
     CastSize {
@@ -368,6 +384,7 @@ impl Error {
             | Error::NotOpen { .. }
             | Error::InCallback { .. } => ErrorKind::Misuse,
             Error::Limit { .. }
+            | Error::LayoutTooBig { .. }
             | Error::OutOfMemory { .. }
             | Error::BufferTooBig { .. }
             | Error::TableTooBig { .. }
@@ -385,7 +402,10 @@ impl Error {
             Error::Evicted { .. } => ErrorKind::Evicted,
             Error::DeviceLost { .. } => ErrorKind::Lost,
             Error::Timeout { .. } => ErrorKind::Timeout,
-            Error::MissingSource { .. } | Error::Unsupported { .. } => ErrorKind::Unsupported,
+            // A legal tensor, which this crate cannot transfer as one.
+            Error::MissingSource { .. } | Error::UnsupportedStrides { .. } | Error::Unsupported { .. } => {
+                ErrorKind::Unsupported
+            }
             Error::Step(_) => ErrorKind::Step,
         }
     }

@@ -82,6 +82,7 @@ mod error;
 mod failures;
 mod graph;
 mod kernel;
+mod layout;
 mod memory;
 mod one_thread;
 mod order;
@@ -96,6 +97,7 @@ mod stream_id;
 mod submit;
 mod taint;
 mod touch;
+mod transfer;
 mod upload;
 mod work;
 
@@ -116,9 +118,10 @@ pub use kernel::{
     Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Out, Param, Program, Signature,
     Uniform,
 };
+pub use layout::Layout;
 pub use memory::compaction::Compaction;
 pub use memory::report::{
-    ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport, TablesReport,
+    ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport, StagingReport, TablesReport,
 };
 pub use memory::{AllocationMode, MemoryUsage};
 pub use phase::{
@@ -131,6 +134,7 @@ pub use refused::Refused;
 pub use stream::Stream;
 pub use stream_id::StreamId;
 pub use touch::Touches;
+pub use transfer::HostData;
 pub use work::{Pass, Work};
 
 /// The host backend: its options, its stepped mode, and the faults that it can be told to meet.

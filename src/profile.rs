@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use crate::backend::command::{Stamp, Work as What};
 use crate::backend::{Backend, Job};
 use crate::capture::recorder::Kind;
+use crate::enqueue::sealed::Route as Routed;
 use crate::error::{Error, Result};
 use crate::order::Mark;
-use crate::submit::Route;
+use crate::submit::{self, Route};
+use crate::work::{Pass, Work};
 
 /// How long work took, by [`Enqueue::profile`](crate::Enqueue::profile).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,19 +24,36 @@ pub struct Profile {
     pub enqueue: Duration,
 }
 
+/// Runs `f` on the stream and measures it.
+pub(crate) fn measure<B: Backend, S: Routed<B> + ?Sized, T>(
+    stream: &mut S,
+    f: impl for<'w> FnOnce(&mut Work<'w, B>) -> Result<T>,
+) -> Result<(T, Profile)> {
+    let stamps = Stamps::default();
+    let started = Instant::now();
+    let mut route = stream.route("profile")?;
+    stamps.start(&mut route)?;
+    let value = f(&mut Work::lend(route.core, route.warm_up, Pass::Direct))?;
+    drop(route);
+    let enqueued = started.elapsed();
+    let mark = stamps.stop(&mut stream.route("profile")?)?;
+    submit::wait(stream.core(), "profile", mark, None)?;
+    Ok((value, stamps.profile(enqueued)?))
+}
+
 /// The two moments that the queue notes.
 #[derive(Default)]
-pub(crate) struct Stamps {
+struct Stamps {
     start: Arc<Stamp>,
     stop: Arc<Stamp>,
 }
 
 impl Stamps {
-    pub(crate) fn start<B: Backend>(&self, route: &mut Route<'_, B>) -> Result<()> {
+    fn start<B: Backend>(&self, route: &mut Route<'_, B>) -> Result<()> {
         stamp(route, &self.start).map(drop)
     }
 
-    pub(crate) fn stop<B: Backend>(&self, route: &mut Route<'_, B>) -> Result<Mark> {
+    fn stop<B: Backend>(&self, route: &mut Route<'_, B>) -> Result<Mark> {
         let here = Mark { slot: route.core.slot, seq: 0 };
         Ok(stamp(route, &self.stop)?.unwrap_or(here))
     }
@@ -43,7 +62,7 @@ impl Stamps {
     ///
     /// # Errors
     /// What kept the queue from noting one of them: a time that was not measured is no time.
-    pub(crate) fn profile(&self, enqueue: Duration) -> Result<Profile> {
+    fn profile(&self, enqueue: Duration) -> Result<Profile> {
         let (start, stop) = (noted(&self.start)?, noted(&self.stop)?);
         Ok(Profile { device: stop.saturating_duration_since(start), enqueue })
     }

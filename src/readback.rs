@@ -14,6 +14,7 @@ use static_assertions::assert_impl_all;
 
 use crate::callback::shielded;
 use crate::error::{Error, Result};
+use crate::memory::staging::Room;
 
 /// Where a read lands. The operation owns it too, so that a reader who leaves early leaves nothing dangling.
 #[derive(Default)]
@@ -21,32 +22,74 @@ pub(crate) struct Readback(Mutex<Landing>);
 
 #[derive(Default)]
 struct Landing {
-    outcome: Option<Result<Vec<u8>>>,
+    /// Holds anybody's bytes until the outcome says that the read's are there.
+    room: Room,
+    outcome: Option<Result<()>>,
     waker: Option<Waker>,
 }
 
 impl Readback {
-    /// Delivers the bytes, or why there are none, and wakes who waits.
-    pub(crate) fn deliver(&self, outcome: Result<Vec<u8>>) {
+    /// A read into `room`, in `shell` if nobody else holds that.
+    pub(crate) fn renew(shell: Option<Arc<Self>>, room: Room) -> Arc<Self> {
+        if let Some(mut shell) = shell
+            && let Some(inner) = Arc::get_mut(&mut shell)
+        {
+            *inner.0.get_mut() = Landing { room, ..Landing::default() };
+            return shell;
+        }
+        Arc::new(Readback(Mutex::new(Landing { room, ..Landing::default() })))
+    }
+
+    /// A read of nothing, which is done.
+    pub(crate) fn of_nothing() -> Arc<Self> {
+        let readback = Readback::default();
+        readback.0.lock().outcome = Some(Ok(()));
+        Arc::new(readback)
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn empty(&mut self) {
+        *self.0.get_mut() = Landing::default();
+    }
+
+    /// How much host memory it keeps.
+    pub(crate) fn held(&self) -> usize {
+        self.0.lock().room.held()
+    }
+
+    /// Lets `fill` overwrite all of the bytes, and wakes who waits for them.
+    pub(crate) fn land(&self, fill: impl FnOnce(&mut [u8])) {
+        // Out of the lock meanwhile: who polls must not wait for a large copy.
+        let mut room = std::mem::take(&mut self.0.lock().room);
+        fill(room.bytes_mut());
         let mut landing = self.0.lock();
-        landing.outcome = Some(outcome);
+        landing.room = room;
+        landing.outcome = Some(Ok(()));
         let waker = landing.waker.take();
         drop(landing);
-        // A waker is the user's code: no lock of ours is held.
-        if let Some(waker) = waker {
-            shielded(|| waker.wake());
-        }
+        wake(waker);
     }
 
-    pub(crate) fn take(&self) -> Option<Result<Vec<u8>>> {
-        self.0.lock().outcome.take()
+    /// Says why there are no bytes, and wakes who waits for them.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut landing = self.0.lock();
+        landing.outcome = Some(Err(error));
+        let waker = landing.waker.take();
+        drop(landing);
+        wake(waker);
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>>> {
+    /// The bytes, once they have landed, or why there are none.
+    pub(crate) fn take(&self) -> Option<Result<Room>> {
+        self.0.lock().take()
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Room>> {
         // Cloning and dropping a waker is the user's code: no lock of ours is held.
         let waker = context.waker().clone();
         let mut landing = self.0.lock();
-        if let Some(outcome) = landing.outcome.take() {
+        if let Some(outcome) = landing.take() {
+            drop(landing);
             return Poll::Ready(outcome);
         }
         let before = landing.waker.replace(waker);
@@ -56,9 +99,25 @@ impl Readback {
     }
 }
 
+impl Landing {
+    fn take(&mut self) -> Option<Result<Room>> {
+        let outcome = self.outcome.take()?;
+        Some(outcome.map(|()| std::mem::take(&mut self.room)))
+    }
+}
+
+/// A waker is the user's code: called with no lock of ours held.
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        shielded(|| waker.wake());
+    }
+}
+
 /// The elements of a buffer, as soon as the device has them; see [`Enqueue::read_async`](crate::Enqueue::read_async).
 ///
-/// Dropping it early is safe: the read goes on and its bytes are thrown away.
+/// Dropping it early is safe, at any moment and on any thread: the read goes on, and what it lands in is used again
+/// once the device is done with it. So an executor's own timer gives it a time limit (`tokio::time::timeout(limit,
+/// future)` and its like).
 #[must_use = "a future does nothing until it is awaited"]
 pub struct ReadFuture<T> {
     readback: Arc<Readback>,
@@ -77,19 +136,22 @@ impl<T: Pod> Future for ReadFuture<T> {
     /// # Panics
     /// Never; polled again after it was ready, it stays pending.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.readback.poll(context).map(|outcome| outcome.map(|bytes| elements(&bytes)))
+        self.readback.poll(context).map(|outcome| outcome.map(|room| elements(room.bytes())))
     }
 }
 
 /// Copies bytes into elements, which need not start at an aligned byte.
 pub(crate) fn elements<T: Pod>(bytes: &[u8]) -> Vec<T> {
-    bytemuck::allocation::pod_collect_to_vec(bytes)
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(elements) => elements.to_vec(),
+        Err(_) => bytemuck::allocation::pod_collect_to_vec(bytes),
+    }
 }
 
-/// The outcome of a read whose operation is done.
-pub(crate) fn landed<T: Pod>(readback: &Readback) -> Result<Vec<T>> {
+/// The bytes of a read whose operation is done.
+pub(crate) fn landed(readback: &Readback) -> Result<Room> {
     match readback.take() {
-        Some(outcome) => outcome.map(|bytes| elements(&bytes)),
+        Some(outcome) => outcome,
         // Only reached when the queue was given up, which `DeviceLost` has reported before.
         None => Err(Error::Unsupported { operation: "read", reason: "the device gave up its queue" }),
     }

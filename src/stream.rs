@@ -274,8 +274,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         self.core.allocating(mode, f)
     }
 
-    /// Gives every page that nobody uses back to the driver, as far as work in flight lets it, after letting go of every
-    /// [table](crate::Uniform) that no graph or window needs.
+    /// Gives every page that nobody uses, and all pinned memory that no transfer needs, back to the driver, as far as
+    /// work in flight lets it, after letting go of every [table](crate::Uniform) that no graph or window needs.
     ///
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is given back. What the driver says of a page that it

@@ -3,13 +3,15 @@
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::backend::{ArgBlock, Backend, Command, Job, Region, Submitter};
+use crate::backend::{ArgBlock, Backend, Command, Job, Region, Submitter, Waiter};
 use crate::capture::recorder::Kind;
 use crate::capture::window::WindowGuard;
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::kernel::args::{Gather, UseOf};
+use crate::memory::drops::{self, Kept, Passed};
 use crate::order::{self, Mark, Marks};
 use crate::stream::StreamCore;
 use crate::upload;
@@ -107,6 +109,7 @@ impl<'a, B: Backend> Route<'a, B> {
     fn execute(&mut self, operation: &'static str, job: Job<B>, problem: Option<Error>) -> Result<Mark> {
         let core = &mut *self.core;
         core.device.backend.throttle(&core.device.slot(core.slot).queue);
+        drops::make_room(&core.device, core.slot);
         let problem = problem.or_else(|| upload::bring(core, self.warm_up).err());
         let StreamCore { device, slot, uses, scalars, by, last, .. } = core;
         Sender { device, slot: *slot, by, last }.send(operation, job, uses, scalars, problem)
@@ -141,9 +144,17 @@ impl<B: Backend> Sender<'_, B> {
         step.resolve(operation, uses, &mut args);
         step.wait();
         let mark = Mark { slot, seq: lane.seq + 1 };
+        let kept = Kept::of(&job);
         let failed = step.submit(mark.seq, by, Command { job, args });
         (lane.seq, *last) = (mark.seq, mark.seq);
         uses.iter().for_each(|used| publish(used, mark));
+        let passed = match kept {
+            // What failed to enqueue is nothing that the device touches.
+            Some(kept) if failed.is_none() => drops::keep(device, slot, &mut lane, mark.seq, kept),
+            _ => Passed::default(),
+        };
+        drop(lane);
+        passed.let_go(&device.staging);
         match failed {
             Some(error) => Err(error),
             None => Ok(mark),
@@ -263,6 +274,7 @@ pub(crate) fn replay<B: Backend>(
     let slot = *slot;
     let queue = &device.slot(slot).queue;
     device.backend.throttle(queue);
+    drops::make_room(device, slot);
     let order = &graph.order;
     let mut lane = order::enter(device, slot, |visit| {
         visit(&order.owner);
@@ -289,17 +301,39 @@ pub(crate) fn replay<B: Backend>(
     outcome.map(|()| mark)
 }
 
+/// Blocks until everything that the stream enqueued is done; returns what its calls could not report.
+pub(crate) fn sync<B: Backend>(route: &mut Route<'_, B>, timeout: Option<Duration>) -> Result<()> {
+    let mark = Mark { slot: route.core.slot, seq: route.core.last };
+    wait(route.core, "sync", mark, timeout)?;
+    match route.core.by.failures.take() {
+        Some(error) => Err((*error).clone()),
+        None => Ok(()),
+    }
+}
+
+/// Blocks, on behalf of a stream, until `mark` has passed, and lets go of what that was to keep.
+pub(crate) fn wait<B: Backend>(
+    core: &StreamCore<B>,
+    operation: &'static str,
+    mark: Mark,
+    timeout: Option<Duration>,
+) -> Result<()> {
+    block(&core.device, Waiter::Stream(core.id), operation, mark, timeout)?;
+    drops::release(&core.device, mark.slot);
+    Ok(())
+}
+
 /// Blocks until `mark` has passed.
 pub(crate) fn block<B: Backend>(
     device: &DeviceCore<B>,
-    waiter: crate::backend::Waiter,
+    waiter: Waiter,
     operation: &'static str,
     mark: Mark,
-    timeout: Option<std::time::Duration>,
+    timeout: Option<Duration>,
 ) -> Result<()> {
     // A lost device may never finish what it runs: who asks it to is told so at once.
     device.poison.check()?;
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
     let queue = &device.slot(mark.slot).queue;
     match device.backend.block(queue, mark.seq, waiter, deadline) {

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::backend::{Backend, Region};
+use crate::backend::{Backend, Command, Region};
 use crate::error::Error;
+use crate::layout::Pitch;
 
 /// The tainted ranges of one allocation's bytes.
 #[derive(Debug, Default)]
@@ -24,34 +25,37 @@ pub(crate) struct Taint {
 }
 
 impl Taint {
-    /// Taints the whole of `range` with `cause`, replacing what was there.
-    pub(crate) fn set(&self, range: Range<usize>, cause: Arc<Error>) {
-        if range.is_empty() {
+    /// Taints all of `bytes` with `cause`, replacing what was there.
+    pub(crate) fn set(&self, bytes: impl Into<Bytes>, cause: Arc<Error>) {
+        let bytes = bytes.into();
+        if bytes.span.is_empty() {
             return;
         }
         let mut ranges = self.ranges.lock();
-        cut(&mut ranges, &range);
-        ranges.push((range, cause));
+        cut(&mut ranges, &bytes);
+        ranges.extend(bytes.all().map(|range| (range, cause.clone())));
         self.publish(&ranges);
     }
 
-    /// Clears exactly the bytes of `range`.
-    pub(crate) fn clear(&self, range: Range<usize>) {
-        if self.is_clean() || range.is_empty() {
+    /// Clears exactly `bytes`.
+    pub(crate) fn clear(&self, bytes: impl Into<Bytes>) {
+        let bytes = bytes.into();
+        if self.is_clean() || bytes.span.is_empty() {
             return;
         }
         let mut ranges = self.ranges.lock();
-        cut(&mut ranges, &range);
+        cut(&mut ranges, &bytes);
         self.publish(&ranges);
     }
 
-    /// The cause of any tainted byte of `range`: the one that starts first.
-    pub(crate) fn find(&self, range: &Range<usize>) -> Option<Arc<Error>> {
-        if self.is_clean() || range.is_empty() {
+    /// The cause of any tainted one of `bytes`: that of the range that starts first.
+    pub(crate) fn find(&self, bytes: impl Into<Bytes>) -> Option<Arc<Error>> {
+        let bytes = bytes.into();
+        if self.is_clean() || bytes.span.is_empty() {
             return None;
         }
         let ranges = self.ranges.lock();
-        let met = ranges.iter().filter(|(tainted, _)| tainted.start < range.end && range.start < tainted.end);
+        let met = ranges.iter().filter(|(tainted, _)| bytes.meeting(tainted).next().is_some());
         met.min_by_key(|(tainted, _)| tainted.start).map(|(_, cause)| cause.clone())
     }
 
@@ -83,45 +87,92 @@ impl Taint {
     }
 }
 
-/// Removes `hole` from every range, splitting those that reach beyond it on both sides.
-fn cut(ranges: &mut Vec<(Range<usize>, Arc<Error>)>, hole: &Range<usize>) {
-    let mut tails = Vec::new();
-    ranges.retain_mut(|(range, cause)| {
-        if range.end <= hole.start || hole.end <= range.start {
-            return true;
-        }
-        if hole.end < range.end {
-            tails.push((hole.end..range.end, cause.clone()));
-        }
-        range.end = hole.start;
-        range.start < range.end
-    });
-    ranges.append(&mut tails);
+/// What an operation uses of an allocation: a range, or the rows of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes {
+    span: Range<usize>,
+    rows: Pitch,
 }
 
-/// The root cause that forbids an operation over `regions` to run, if a byte that it reads is tainted.
-pub(crate) fn admit<B: Backend>(regions: &[Region<B>]) -> Option<Arc<Error>> {
-    regions.iter().filter(|region| region.access.reads()).find_map(|region| {
+impl Bytes {
+    fn new(span: Range<usize>, pitch: Option<Pitch>) -> Self {
+        // A range is one row, whose step is what no other one starts at.
+        let whole = Pitch { rows: 1, row: span.len(), step: span.len().max(1) };
+        Bytes { rows: pitch.unwrap_or(whole), span }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        self.rows.ranges(self.span.start)
+    }
+
+    /// Those pieces that share a byte with `range`, in order.
+    fn meeting(&self, range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        self.rows.meeting(self.span.start, range)
+    }
+}
+
+impl From<Range<usize>> for Bytes {
+    fn from(range: Range<usize>) -> Self {
+        Bytes::new(range, None)
+    }
+}
+
+/// Removes `holes` from every range, which leaves what lies before, between and behind them.
+fn cut(ranges: &mut Vec<(Range<usize>, Arc<Error>)>, holes: &Bytes) {
+    let mut rest = Vec::new();
+    ranges.retain_mut(|(range, cause)| {
+        let mut met = holes.meeting(range).peekable();
+        if met.peek().is_none() {
+            return true;
+        }
+        let mut start = range.start;
+        for hole in met {
+            if start < hole.start {
+                rest.push((start..hole.start, cause.clone()));
+            }
+            start = hole.end;
+        }
+        range.start = start;
+        range.start < range.end
+    });
+    ranges.append(&mut rest);
+}
+
+/// The root cause that forbids `command` to run, if a byte that it reads is tainted.
+pub(crate) fn admit<B: Backend>(command: &Command<B>) -> Option<Arc<Error>> {
+    let pitch = command.job.pitch();
+    command.args.regions.iter().filter(|region| reads(region, pitch)).find_map(|region| {
         let contents = region.contents.as_ref()?;
-        contents.taint.find(&region.range())
+        contents.taint.find(Bytes::new(region.range(), pitch))
     })
 }
 
-/// After an operation that ran: what it fully wrote is clean.
-pub(crate) fn settle<B: Backend>(regions: &[Region<B>]) {
-    for region in regions.iter().filter(|region| !region.access.reads()) {
+/// After a command that ran: what it fully wrote is clean.
+pub(crate) fn settle<B: Backend>(command: &Command<B>) {
+    let pitch = command.job.pitch();
+    for region in command.args.regions.iter().filter(|region| !reads(region, pitch)) {
         if let Some(contents) = &region.contents {
-            contents.taint.clear(region.range());
+            contents.taint.clear(Bytes::new(region.range(), pitch));
         }
     }
 }
 
-/// After an operation that failed or was skipped: everything that it was to write carries `cause`.
-pub(crate) fn fail<B: Backend>(regions: &[Region<B>], cause: &Arc<Error>) {
-    for region in regions.iter().filter(|region| region.access.writes()) {
+/// After a command that failed or was skipped: everything that it was to write carries `cause`.
+pub(crate) fn fail<B: Backend>(command: &Command<B>, cause: &Arc<Error>) {
+    let pitch = command.job.pitch();
+    for region in command.args.regions.iter().filter(|region| region.access.writes()) {
         if let Some(contents) = &region.contents {
-            contents.taint.set(region.range(), cause.clone());
+            contents.taint.set(Bytes::new(region.range(), pitch), cause.clone());
         }
+    }
+}
+
+/// Whether the command sees what the bytes held. To the order of things a write in rows uses the padding as well, which
+/// it leaves as it is; it looks at none of it.
+fn reads<B: Backend>(region: &Region<B>, pitch: Option<Pitch>) -> bool {
+    match pitch {
+        Some(_) => !region.access.writes(),
+        None => region.access.reads(),
     }
 }
 
@@ -134,7 +185,7 @@ mod tests {
     }
 
     fn start_of(taint: &Taint, range: Range<usize>) -> Option<usize> {
-        taint.find(&range).map(|cause| match *cause {
+        taint.find(range).map(|cause| match *cause {
             Error::OutOfRange { start, .. } => start,
             _ => usize::MAX,
         })
@@ -162,5 +213,30 @@ mod tests {
         assert_eq!(start_of(&taint, 5..6), Some(2));
         assert_eq!(start_of(&taint, 4..6), Some(1));
         assert_eq!(start_of(&taint, 15..20), None);
+    }
+
+    /// Rows that were tainted as one range would leave padding behind that nobody ever writes again.
+    #[test]
+    fn rows_are_tainted_and_cleared_without_what_lies_between_them() {
+        let rows = |start: usize| {
+            let pitch = Pitch { rows: 3, row: 4, step: 10 };
+            Bytes::new(start..start + 24, Some(pitch))
+        };
+        let taint = Taint::default();
+        taint.set(rows(0), cause(1));
+        assert_eq!(start_of(&taint, 0..1), Some(1));
+        assert_eq!(start_of(&taint, 4..10), None);
+        assert_eq!(start_of(&taint, 23..30), Some(1));
+        assert!(taint.find(rows(4)).is_none());
+        assert!(taint.find(rows(3)).is_some());
+        taint.clear(rows(0));
+        assert!(taint.is_clean());
+        taint.set(0..100, cause(2));
+        taint.clear(rows(10));
+        assert_eq!(start_of(&taint, 10..14), None);
+        assert_eq!(start_of(&taint, 14..15), Some(2));
+        assert_eq!(start_of(&taint, 30..34), None);
+        assert_eq!(start_of(&taint, 34..100), Some(2));
+        assert!(taint.find(rows(10)).is_none());
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&Windo
             None => {
                 let contents: Arc<[u8]> = table.into();
                 let alloc = Allocation::table(device, *slot, table.len())?;
-                write(Sender { device, slot: *slot, by, last }, "launch", &alloc, contents.clone())?;
+                write(Sender { device, slot: *slot, by, last }, "launch", &alloc, &contents)?;
                 if keep.admits(table.len()) {
                     let leaving = device.slot(*slot).tables.lock().insert(contents, alloc.clone());
                     drop(leaving);
@@ -76,7 +76,7 @@ pub(crate) fn constants<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Rec
     let contents: Arc<[u8]> = recorder.constants().into();
     let StreamCore { device, slot, by, last, .. } = core;
     let alloc = Allocation::placed(device, *slot, contents.len(), AllocationMode::Pooled)?;
-    write(Sender { device, slot: *slot, by, last }, "end", &alloc, contents)?;
+    write(Sender { device, slot: *slot, by, last }, "end", &alloc, &contents)?;
     recorder.place_constants(alloc);
     Ok(())
 }
@@ -86,13 +86,16 @@ fn write<B: Backend>(
     sender: Sender<'_, B>,
     operation: &'static str,
     alloc: &Arc<Allocation<B>>,
-    contents: Arc<[u8]>,
+    contents: &[u8],
 ) -> Result<()> {
     if contents.is_empty() {
         return Ok(());
     }
+    let device = sender.device;
+    let staged = device.staging.copy(contents, |bytes| device.backend.pin(bytes));
+    let bytes = staged.map_err(|fault| device.poison.absorb(fault))?;
     let target = UseOf { alloc: alloc.clone(), start: 0, end: contents.len(), access: Access::Write };
-    let job = Job(Work::Write { bytes: contents });
+    let job = Job(Work::Write { bytes, pitch: None });
     sender.send(operation, job, std::slice::from_ref(&target), &[], None).map(drop)
 }
 

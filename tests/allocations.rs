@@ -182,6 +182,29 @@ fn copies_and_fills_allocate_nothing() {
     assert_eq!(stream.read(&y).unwrap(), [7; 16]);
 }
 
+/// What carries a transfer is used again: its block, and what the block travels in. `read` makes the `Vec` that it
+/// returns and nothing else.
+fn writes_and_reads_allocate_nothing() {
+    let device = device();
+    let mut stream = device.stream().unwrap();
+    let mut x = stream.alloc::<u64>(16).unwrap();
+    let mut into = [0; 16];
+    fill_the_queue(&device, &mut stream);
+    let mut round = 0;
+    never_allocates_once_warm("write and read_into", || {
+        counted(|| {
+            for _ in 0..100 {
+                round += 1;
+                stream.write(&mut x, &[round; 16]).unwrap();
+                stream.read_into(&x, &mut into).unwrap();
+                assert_eq!(into, [round; 16]);
+            }
+        })
+    });
+    let reads = counted(|| (0..100).for_each(|_| assert_eq!(stream.read(&x).unwrap(), [round; 16])));
+    assert_eq!(reads.thread, 100);
+}
+
 fn record(stream: &mut Stream<Recording>, add: &Add, x: &mut [Buffer<u64>]) {
     for n in 0..1000u64 {
         let at = n as usize % x.len();
@@ -388,10 +411,11 @@ fn recorded_launches_with_new_tables_allocate_nothing() {
 }
 
 fn main() {
-    let cases: [(&str, fn()); 14] = [
+    let cases: [(&str, fn()); 15] = [
         ("launches_allocate_nothing", launches_allocate_nothing),
         ("launches_on_two_slots_allocate_nothing", launches_on_two_slots_allocate_nothing),
         ("copies_and_fills_allocate_nothing", copies_and_fills_allocate_nothing),
+        ("writes_and_reads_allocate_nothing", writes_and_reads_allocate_nothing),
         ("recording_an_operation_allocates_nothing", recording_an_operation_allocates_nothing),
         ("recording_after_an_abort_allocates_nothing", recording_after_an_abort_allocates_nothing),
         ("replays_of_a_chain_allocate_nothing", || {

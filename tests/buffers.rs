@@ -40,7 +40,7 @@ fn ranges_of_ranges_name_the_elements_that_they_say() {
 fn the_parts_of_a_split_buffer_live_apart() {
     let mut stream = stream();
     let mut x = stream.alloc::<u32>(10).unwrap();
-    stream.write(&mut x, &(0..10).collect::<Vec<u32>>()).unwrap();
+    stream.write(&mut x, (0..10).collect::<Vec<u32>>()).unwrap();
     let mut tail = x.split_off(6).unwrap();
     let middle = x.split_off(3).unwrap();
     assert_eq!((x.len(), middle.len(), tail.len()), (3, 3, 4));

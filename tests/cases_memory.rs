@@ -44,7 +44,7 @@ fn tail(s: &mut Stream, out: &Buffer<u32>) -> Vec<u32> {
 /// An input of `LARGE` elements that hold `value`.
 fn input(s: &mut Stream, value: u32) -> Buffer<u32> {
     let mut x = s.alloc_scratch::<u32>(LARGE).unwrap();
-    s.write(&mut x, &vec![value; LARGE]).unwrap();
+    s.write(&mut x, vec![value; LARGE]).unwrap();
     x
 }
 
@@ -210,7 +210,7 @@ fn obj_05_capturing_before_dropping_is_out_of_memory_with_the_old_graph_usable()
             }
             Err(other) => panic!("{other}"),
         }
-        s.write(&mut x, &vec![round; LARGE]).unwrap();
+        s.write(&mut x, vec![round; LARGE]).unwrap();
         old.replay(&mut s).unwrap();
         assert_eq!(tail(&mut s, &out), passed(round));
     }

@@ -165,7 +165,7 @@ fn shape_04_odd_sizes_are_written_copied_and_read_to_the_byte() {
             })
             .unwrap();
         for seed in [2, 3] {
-            s.write(&mut x, &pattern(len, seed)).unwrap();
+            s.write(&mut x, pattern(len, seed)).unwrap();
             graph.replay(&mut s).unwrap();
             assert_eq!(s.read(&out).unwrap(), pattern(len, seed), "{len}");
         }
@@ -217,12 +217,12 @@ fn shape_04_neighbouring_slices_of_one_page_keep_their_bytes() {
     let total: usize = ODD.iter().sum();
     let mut whole = s.alloc::<u8>(total).unwrap();
     let mut source = s.alloc::<u8>(total).unwrap();
-    s.write(&mut source, &pattern(total, 9)).unwrap();
+    s.write(&mut source, pattern(total, 9)).unwrap();
     let mut expected = vec![0; total];
     let mut at = 0;
     for (turn, len) in ODD.into_iter().enumerate() {
         let range = at..at + len;
-        s.write(whole.slice_mut(range.clone()).unwrap(), &pattern(len, turn as u8)).unwrap();
+        s.write(whole.slice_mut(range.clone()).unwrap(), pattern(len, turn as u8)).unwrap();
         expected[range.clone()].copy_from_slice(&pattern(len, turn as u8));
         assert_eq!(s.read(&whole).unwrap(), expected, "{range:?}");
         at += len;

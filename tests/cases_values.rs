@@ -235,7 +235,7 @@ fn val_05_a_write_of_another_length_is_an_error_that_names_both() {
     let (mut x, y, mut graph) = over_eight(&mut s, &k);
     for wrong in [4, 16] {
         s.write(&mut x, &[1; 8]).unwrap();
-        let error = refused(s.write(&mut x, &vec![7; wrong]));
+        let error = refused(s.write(&mut x, vec![7; wrong]));
         let (source_len, target_len) = match error {
             Error::LengthMismatch { source_len, target_len, .. } => (source_len, target_len),
             other => panic!("{other}"),

@@ -63,6 +63,8 @@ impl World {
             Call::Fill => a.fill(&mut *x, 2),
             Call::Write => a.write(&mut *x, &[2; N]),
             Call::Read => a.read(&*x).map(drop),
+            // What is pinned is in use: the read in flight lands in it.
+            Call::Pin => a.write(&mut *x, &[2; N]),
             Call::HostCall => a.host_call(|| ()),
             Call::Stamp => a.profile(|_| Ok(())).map(drop),
             // The fill on the other slot has not run.

@@ -145,6 +145,7 @@ programs! {
     implement_backend
     implement_can_wait
     implement_enqueue
+    implement_host_data
     implement_phase
     kernel_arity
     kernel_borrows_locals
@@ -219,5 +220,6 @@ programs! {
     work_replay
     work_sync
     write_element_type
+    write_from_buffer
     write_to_shared
 }

@@ -13,6 +13,8 @@ use crate::backend::Call;
 use crate::backend::sealed::Driver;
 use crate::error::Result;
 use crate::kernel::grid::Extent;
+use crate::layout::Pitch;
+use crate::memory::staging::Staged;
 use crate::readback::Readback;
 use crate::taint::Taint;
 
@@ -84,10 +86,10 @@ pub(crate) enum Work<B: Driver> {
     Move,
     /// Repeats the bytes in `scalars` over the only region.
     Fill,
-    /// Copies host bytes, which the command owns, to the only region.
-    Write { bytes: Arc<[u8]> },
-    /// Copies the only region to the host.
-    Read { into: Arc<Readback> },
+    /// Copies host bytes to the only region, or to its rows and nothing between them.
+    Write { bytes: Arc<Staged>, pitch: Option<Pitch> },
+    /// Copies the only region, or its rows, to the host.
+    Read { into: Arc<Readback>, pitch: Option<Pitch> },
     /// Calls the user.
     HostCall { call: Callback },
     /// Notes the time.
@@ -112,8 +114,8 @@ impl<B: Driver> Clone for Job<B> {
             Work::Copy => Work::Copy,
             Work::Move => Work::Move,
             Work::Fill => Work::Fill,
-            Work::Write { bytes } => Work::Write { bytes: bytes.clone() },
-            Work::Read { into } => Work::Read { into: into.clone() },
+            Work::Write { bytes, pitch } => Work::Write { bytes: bytes.clone(), pitch: *pitch },
+            Work::Read { into, pitch } => Work::Read { into: into.clone(), pitch: *pitch },
             Work::HostCall { call } => Work::HostCall { call: call.clone() },
             Work::Stamp { at } => Work::Stamp { at: at.clone() },
         })
@@ -131,6 +133,14 @@ impl<B: Driver> Job<B> {
             Work::Read { .. } => Call::Read,
             Work::HostCall { .. } => Call::HostCall,
             Work::Stamp { .. } => Call::Stamp,
+        }
+    }
+
+    /// The rows of the only region, where it is used in rows.
+    pub(crate) fn pitch(&self) -> Option<Pitch> {
+        match self.0 {
+            Work::Write { pitch, .. } | Work::Read { pitch, .. } => pitch,
+            _ => None,
         }
     }
 

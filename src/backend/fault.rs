@@ -14,6 +14,8 @@ pub enum Call {
     Allocate,
     /// Giving memory back.
     Free,
+    /// Pinning host memory, through which transfers go.
+    Pin,
     /// Loading a kernel.
     Load,
     /// Enqueueing a launch.
@@ -48,10 +50,11 @@ pub enum Call {
 
 impl Call {
     /// Every kind of call, in the order of their declaration.
-    pub const ALL: [Call; 18] = [
+    pub const ALL: [Call; 19] = [
         Call::Open,
         Call::Allocate,
         Call::Free,
+        Call::Pin,
         Call::Load,
         Call::Launch,
         Call::Copy,
@@ -76,6 +79,7 @@ impl std::fmt::Display for Call {
             Call::Open => "opening the device",
             Call::Allocate => "an allocation",
             Call::Free => "a release of memory",
+            Call::Pin => "pinning host memory",
             Call::Load => "loading a kernel",
             Call::Launch => "a launch",
             Call::Copy => "a copy",

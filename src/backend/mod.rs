@@ -64,6 +64,11 @@ pub(crate) mod sealed {
         /// Where the byte at `offset` is, on a backend whose memory has addresses.
         fn address(memory: &Self::Memory, offset: usize) -> Option<u64>;
 
+        /// Host memory of exactly `bytes` bytes, a power of two, that the device copies to and from without a detour.
+        ///
+        /// It starts at a multiple of 256, and owns what it takes to be given back, which its drop does.
+        fn pin(&self, bytes: usize) -> Result<Box<dyn HostBytes>, Fault>;
+
         /// Whether scratch memory that is read before it is written is an error.
         fn refuses_unwritten_reads(&self) -> bool {
             false
@@ -82,6 +87,9 @@ pub(crate) mod sealed {
 
         /// Blocks while the queue holds as much work as it may. Called with no lock held.
         fn throttle(&self, queue: &Self::Queue);
+        /// Blocks until the `seq`-th operation is done, as [`throttle`](Driver::throttle) does. Returns whether it is: not
+        /// on a lost device, nor where it would be for the caller to make the device run.
+        fn wait_for_room(&self, queue: &Self::Queue, seq: u64) -> bool;
         /// Makes what follows on `queue` wait for the `seq`-th operation of `on`.
         fn wait_for(&self, queue: &Self::Queue, on: &Self::Queue, seq: u64) -> Result<(), Fault>;
         /// Orders the failure that is enqueued next on `queue` after the `seq`-th operation of `on`, where
@@ -132,6 +140,14 @@ pub(crate) mod sealed {
             deadline: Option<Instant>,
         ) -> Result<bool, Fault>;
     }
+}
+
+/// Host memory of the driver's.
+pub trait HostBytes: Send + Sync {
+    /// All of it.
+    fn bytes(&self) -> &[u8];
+    /// All of it, to be overwritten.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 /// Who waits: a stream of the user's, or the library on its own account.

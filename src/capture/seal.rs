@@ -18,6 +18,7 @@ use crate::graph::flow::{self, Dag, Footprint, Use};
 use crate::graph::plan::{Plan, Request, plan};
 use crate::graph::{Graph, GraphCore, NodeList, reach::Reach, zeroing};
 use crate::memory::allocation::Allocation;
+use crate::memory::drops;
 use crate::memory::pool::release;
 use crate::memory::report::Arena;
 use crate::memory::reserve::reserve;
@@ -53,6 +54,7 @@ pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -
         Err(error) => recorder.kill(&root_of(error)),
     }
     core.spare = recorder;
+    drops::release(&device, core.slot);
     guard.window.gate.close();
     retire(&device, &guard.window);
     outcome

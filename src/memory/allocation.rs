@@ -256,7 +256,7 @@ impl<B: Backend> State<B> {
     /// Whether what was to write any of the bytes is known to have failed.
     pub(crate) fn is_tainted(&self, range: &Range<usize>) -> bool {
         match &self.home {
-            Home::Placed { contents, .. } => contents.taint.find(range).is_some(),
+            Home::Placed { contents, .. } => contents.taint.find(range.clone()).is_some(),
             Home::Empty | Home::Recording(_) | Home::Dead(_) => false,
         }
     }

@@ -4,12 +4,14 @@
 
 pub(crate) mod allocation;
 pub(crate) mod compaction;
+pub(crate) mod drops;
 pub(crate) mod page;
 pub(crate) mod pool;
 pub(crate) mod reaper;
 pub(crate) mod report;
 pub(crate) mod reserve;
 pub(crate) mod sizes;
+pub(crate) mod staging;
 pub(crate) mod tables;
 
 use std::sync::Arc;
@@ -49,6 +51,9 @@ pub struct MemoryUsage {
     pub in_use: usize,
     /// Bytes of those that wait for work in flight before they go back to the driver.
     pub pending: usize,
+    /// Bytes of host memory that transfers keep until the device is done with them: what was written, and where reads
+    /// land. They are no part of what is held from the driver.
+    pub pending_host: usize,
 }
 
 /// A device's memory: what it holds, and what waits to be given back.
@@ -118,6 +123,7 @@ pub(crate) fn usage<B: Backend>(device: &DeviceCore<B>) -> MemoryUsage {
         held: device.memory.held.load(Ordering::Relaxed),
         in_use: pooled + device.memory.dedicated.bytes(),
         pending: device.memory.graveyard.bytes(),
+        pending_host: drops::pending_bytes(device),
     }
 }
 
@@ -145,6 +151,8 @@ pub(crate) fn cleanup<B: Backend>(device: &DeviceCore<B>) -> Result<()> {
         let removed = slot.pool.lock().remove_free();
         removed.into_iter().for_each(|(page, history)| graveyard.condemn(page, history));
     }
+    drops::release_all(device);
+    device.staging.trim();
     graveyard.bury(device)
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::backend::Backend;
 use crate::device::{DeviceCore, Slot};
 use crate::memory::allocation::Allocation;
+use crate::memory::drops;
 use crate::memory::pool::unstash_all;
 
 /// Where the memory of a device is, as one moment saw it; made by [`Device::memory_report`](crate::Device::memory_report).
@@ -36,6 +37,8 @@ pub struct MemoryReport {
     pub arenas: Vec<ArenaReport>,
     /// What waits for work in flight.
     pub pending: PendingReport,
+    /// The pinned host memory that transfers go through; no part of what is held.
+    pub staging: StagingReport,
 }
 
 /// The pool of one slot.
@@ -108,6 +111,23 @@ pub struct PendingReport {
     pub pages: usize,
     /// Bytes of those pages; they count as held.
     pub bytes: usize,
+    /// Writes and reads whose host memory the device may still touch, or has not been asked about since.
+    pub transfers: usize,
+    /// Bytes of that host memory, pinned and from the heap.
+    pub host_bytes: usize,
+}
+
+/// Pinned host memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct StagingReport {
+    /// Bytes held from the driver.
+    pub held: usize,
+    /// Of those, what carries a transfer.
+    pub in_use: usize,
+    /// How many transfers went through the heap so far, since there was no pinned memory for them.
+    pub fallbacks: u64,
 }
 
 /// What a graph that lives has of its own.
@@ -139,7 +159,13 @@ pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
         arenas: arenas.collect(),
         pools,
         dedicated,
-        pending: PendingReport { pages: memory.graveyard.pages(), bytes: memory.graveyard.bytes() },
+        pending: PendingReport {
+            pages: memory.graveyard.pages(),
+            bytes: memory.graveyard.bytes(),
+            transfers: device.slots.iter().map(|slot| slot.backlog.items()).sum(),
+            host_bytes: drops::pending_bytes(device),
+        },
+        staging: device.staging.report(),
     }
 }
 
@@ -182,6 +208,7 @@ impl fmt::Display for MemoryReport {
         for (name, pages, bytes) in [
             ("dedicated", self.dedicated.pages, self.dedicated.bytes),
             ("pending", self.pending.pages, self.pending.bytes),
+            ("transfers", self.pending.transfers, self.pending.host_bytes),
         ] {
             row(f, [name, &pages.to_string(), &Bytes(bytes).to_string(), "", "", "", ""])?;
         }
@@ -189,6 +216,13 @@ impl fmt::Display for MemoryReport {
             let (name, bytes) = (format!("tables {slot}"), Bytes(tables.bytes));
             writeln!(f, "{name:<10}{:>8}{bytes:>12}  {} of them pinned", tables.entries, tables.pinned)?;
         }
+        let StagingReport { held, in_use, fallbacks } = self.staging;
+        let (held, in_use) = (Bytes(held), Bytes(in_use));
+        writeln!(
+            f,
+            "{:<18}{held:>12}  pinned, {in_use} of it in use; {fallbacks} transfers without",
+            "staging"
+        )?;
         for arena in &self.arenas {
             let name = format!("graph {}", arena.graph);
             let of = if arena.shared { "in another graph's arena" } else { "arena" };

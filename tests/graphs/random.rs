@@ -172,7 +172,7 @@ fn run(s: &mut impl Enqueue<Host>, k: &Kernels, program: &[Call], b: &mut Buffer
             Call::Write { to, range: (start, end), value } => {
                 b.need(s, to)?;
                 let mut y = b.take(to);
-                s.write(y.slice_mut(start..end)?, &vec![value; end - start])?;
+                s.write(y.slice_mut(start..end)?, vec![value; end - start])?;
                 b.put(to, y);
             }
             Call::Barrier => s.host_call(|| {})?,
@@ -211,7 +211,7 @@ fn left_by(device: &Device, k: &Kernels, program: &[Call], way: Way) -> Left {
     }
     let mut after = Vec::new();
     for replay in 0..REPLAYS {
-        s.write(&mut outside[0], &(0..LEN as u32).map(|i| i ^ replay).collect::<Vec<_>>()).unwrap();
+        s.write(&mut outside[0], (0..LEN as u32).map(|i| i ^ replay).collect::<Vec<_>>()).unwrap();
         match &mut graph {
             Some(graph) => drop(graph.replay(&mut s).unwrap()),
             None => {

@@ -13,6 +13,7 @@ use crate::backend::host::{Host, Machine};
 use crate::backend::{Call, Command, Fault, Region};
 use crate::callback::shielded;
 use crate::error::Error;
+use crate::layout::Pitch;
 use crate::taint;
 
 /// What became of a command.
@@ -27,19 +28,18 @@ pub(crate) enum Outcome {
 
 /// Runs one command, in queue order: skips it if its input is tainted, and taints its output if it fails.
 pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
-    let regions = &command.args.regions;
     if let Some(lost) = machine.poison.error() {
         return skip(command, Arc::new(lost));
     }
     // A move takes the taint of its source along, whatever that is.
     let moves = matches!(command.job.0, Work::Move);
-    if !moves && let Some(cause) = taint::admit(regions) {
+    if !moves && let Some(cause) = taint::admit(command) {
         return skip(command, cause);
     }
     match guarded(machine, command) {
         Ok(()) => {
             if !moves {
-                taint::settle(regions);
+                taint::settle(command);
             }
             Outcome::Done
         }
@@ -63,9 +63,9 @@ fn skip(command: &Command<Host>, cause: Arc<Error>) -> Outcome {
 
 /// Nothing comes of a command: its output carries `cause`, and who waits for what it gives is told `why`.
 fn refuse(command: &Command<Host>, cause: &Arc<Error>, why: Error) {
-    taint::fail(&command.args.regions, cause);
+    taint::fail(command, cause);
     match &command.job.0 {
-        Work::Read { into } => into.deliver(Err(why)),
+        Work::Read { into, .. } => into.fail(why),
         Work::Stamp { at } => *at.lock() = Some(Err(why)),
         Work::Launch { .. } | Work::HostCall { .. } => {}
         Work::Copy | Work::Move | Work::Fill | Work::Write { .. } => {}
@@ -157,12 +157,12 @@ fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
             fill(to, &args.scalars);
             Ok(())
         }
-        (Work::Write { bytes }, [to]) => {
-            write(to, bytes);
+        (Work::Write { bytes, pitch }, [to]) => {
+            write_rows(to, *pitch, bytes.bytes());
             Ok(())
         }
-        (Work::Read { into }, [from]) => {
-            into.deliver(Ok(bytes(from).to_vec()));
+        (Work::Read { into, pitch }, [from]) => {
+            into.land(|to| read_rows(from, *pitch, to));
             Ok(())
         }
         (Work::HostCall { call }, _) => {
@@ -206,7 +206,27 @@ fn copy(from: &Region<Host>, to: &Region<Host>) {
 }
 
 fn write(to: &Region<Host>, from: &[u8]) {
+    put(bytes_mut(to), from);
+}
+
+/// Writes the rows, which lie side by side in `from`, and leaves what is between them as it is.
+fn write_rows(to: &Region<Host>, pitch: Option<Pitch>, from: &[u8]) {
+    let Some(pitch) = pitch else { return write(to, from) };
     let to = bytes_mut(to);
+    for (row, from) in pitch.ranges(0).zip(from.chunks(pitch.row)) {
+        put(to.get_mut(row).unwrap_or_default(), from);
+    }
+}
+
+fn read_rows(from: &Region<Host>, pitch: Option<Pitch>, to: &mut [u8]) {
+    let from = bytes(from);
+    let Some(pitch) = pitch else { return put(to, from) };
+    for (row, to) in pitch.ranges(0).zip(to.chunks_mut(pitch.row)) {
+        put(to, from.get(row).unwrap_or_default());
+    }
+}
+
+fn put(to: &mut [u8], from: &[u8]) {
     let len = to.len().min(from.len());
     debug_assert_eq!(to.len(), from.len(), "the core compares lengths before it enqueues");
     if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {

@@ -11,6 +11,7 @@ pub(crate) mod execute;
 pub(crate) mod faults;
 pub(crate) mod graph;
 pub(crate) mod memory;
+pub(crate) mod pinned;
 pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod stepper;
@@ -30,7 +31,7 @@ pub use faults::Faults;
 pub use stepper::Stepper;
 
 use crate::backend::sealed::Driver;
-use crate::backend::{Backend, Call, Command, Fault, Fleeting, Limits, Spares, Submitter, Waiter};
+use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::graph::flow::Dag;
@@ -41,6 +42,7 @@ use crate::stream_id::StreamId;
 use crew::Crew;
 use graph::HostExec;
 use memory::HostMemory;
+use pinned::HostPinned;
 use queue::{HostQueue, Task};
 
 /// The host backend: no GPU needed.
@@ -257,6 +259,11 @@ impl Driver for Host {
         memory.address(offset, 0).map(|address| address.as_ptr().expose_provenance() as u64)
     }
 
+    fn pin(&self, bytes: usize) -> Result<Box<dyn HostBytes>, Fault> {
+        self.machine.call(Call::Pin)?;
+        Ok(Box::new(HostPinned::zeroed(bytes)?))
+    }
+
     fn refuses_unwritten_reads(&self) -> bool {
         self.machine.options.unwritten_reads == UnwrittenReads::Refuse
     }
@@ -288,6 +295,10 @@ impl Driver for Host {
 
     fn throttle(&self, queue: &HostQueue) {
         queue.throttle();
+    }
+
+    fn wait_for_room(&self, queue: &HostQueue, seq: u64) -> bool {
+        queue.shared().wait_for_room(seq)
     }
 
     fn wait_for(&self, queue: &HostQueue, on: &HostQueue, seq: u64) -> Result<(), Fault> {

@@ -240,6 +240,23 @@ impl Shared {
         true
     }
 
+    /// Blocks until the `seq`-th operation is done, for the sake of the room that it takes; a stepped device runs what
+    /// that needs. Returns whether it is done: on a lost device, and on one that is held, it may not be.
+    pub(crate) fn wait_for_room(&self, seq: u64) -> bool {
+        /// How often the wait looks whether the device was lost or held.
+        const TICK: Duration = Duration::from_millis(1);
+        while self.completed() < seq {
+            if self.machine.poison.is_set() || (self.machine.is_stepped() && !self.machine.may_drive()) {
+                return false;
+            }
+            // Only a task that another thread is in the middle of leaves a stepped device nothing to do.
+            if !self.machine.is_stepped() || !self.drive() {
+                self.block(seq, Waiter::Reaper, Instant::now().checked_add(TICK));
+            }
+        }
+        true
+    }
+
     /// Makes some progress towards the next operation of this queue: runs it, or what it waits for.
     fn drive(&self) -> bool {
         match self.step() {
