@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
 
 use offset_allocator::Allocation as Block;
@@ -140,16 +141,17 @@ impl<B: Backend> Pool<B> {
         std::iter::once(latest).chain(rest).find_map(|index| self.block_of(index, slot, bytes, room))
     }
 
-    /// A block of the fullest page that has one: what is moved there need not be moved again.
+    /// A block of the largest page that has one, the fullest of those: small pages are emptied first, so that what is
+    /// moved there need not be moved again.
     pub(crate) fn tightest_block(&mut self, slot: u32, bytes: usize) -> Option<Reserved<B>> {
         let pages = self.shared.iter().enumerate();
         let welcoming = pages.filter_map(|(index, page)| {
             let page = page.as_ref().filter(|page| page.welcomes(bytes, Room::Any))?;
-            Some((page.free_bytes(), index))
+            Some((Reverse(page.page().bytes), page.free_bytes(), index))
         });
-        let mut by_room: Vec<(usize, usize)> = welcoming.collect();
+        let mut by_room: Vec<(Reverse<usize>, usize, usize)> = welcoming.collect();
         by_room.sort_unstable();
-        by_room.into_iter().find_map(|(_, index)| self.block_of(index, slot, bytes, Room::Any))
+        by_room.into_iter().find_map(|(_, _, index)| self.block_of(index, slot, bytes, Room::Any))
     }
 
     /// A block of one page.
