@@ -189,6 +189,10 @@ fn relocate<B: Backend>(
         // It has just lost its tenant, and its pool counts its bytes as free.
         return true;
     }
+    if state.is_pinned() {
+        // Since the look at all of them: pins are set under the tenant's own lock, which is held from here on.
+        return false;
+    }
     let (old, old_lease) = (old.clone(), *old_lease);
     let Some(new) = room(device, source, old_lease.bytes()) else { return false };
     let mut waits = state.uses.history(&(0..tenant.bytes));

@@ -1,5 +1,8 @@
 //! What stays where it is: what a graph, an open window or a raw address counts on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use dacapo::prelude::*;
 use dacapo::{AllocationMode, AnyStream, Error};
 
@@ -180,4 +183,47 @@ fn a_stream_whose_phase_is_known_at_run_time_refuses_to_compact_in_a_capture() {
     assert!(matches!(any.compact(), Err(Error::WrongPhase { operation: "compact", .. })));
     any.abort().unwrap();
     any.compact().unwrap();
+}
+
+/// A compaction that had looked for pins moved a buffer all the same that was pinned before its turn came: its address,
+/// or a graph that was sealed meanwhile, then meant bytes that had gone back to the driver.
+#[test]
+fn an_address_that_is_taken_while_others_move_is_good_from_then_on() {
+    const ROUNDS: usize = 300;
+    const SMALL: usize = 4 << 10;
+    let (device, _) = working(2);
+    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+    let buffers: Vec<Buffer<u8>> = (0..60).map(|_| a.alloc_scratch(SMALL).unwrap()).collect();
+    let done = AtomicBool::new(false);
+    let held = thread::scope(|scope| {
+        let (buffers, done) = (&buffers, &done);
+        let holder = scope.spawn(move || {
+            let mut held = 0;
+            while !done.load(Ordering::Relaxed) {
+                let buffer = &buffers[held % buffers.len()];
+                let raw = buffer.raw().unwrap();
+                let before = raw.address();
+                (0..4).for_each(|_| thread::yield_now());
+                assert_eq!(buffer.raw().unwrap().address(), before, "after {held} addresses");
+                drop(raw);
+                (0..16).for_each(|_| thread::yield_now());
+                held += 1;
+            }
+            held
+        });
+        let mut kept = None;
+        for _ in 0..ROUNDS {
+            // The last of these lies on a page of its own, which is where the small ones go.
+            let mut large: Vec<Buffer<u8>> = (0..8).map(|_| b.alloc_scratch(256 << 10).unwrap()).collect();
+            kept = large.pop();
+            drop(large);
+            b.compact().unwrap();
+            b.memory_cleanup().unwrap();
+        }
+        drop(kept);
+        done.store(true, Ordering::Relaxed);
+        holder.join()
+    });
+    assert!(held.is_ok_and(|held| held > 0));
+    device.check().unwrap();
 }
