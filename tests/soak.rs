@@ -136,8 +136,8 @@ fn wind_up(shared: Shared, workers: Vec<Worker>, held: &Held) {
     let stream = &mut streams[0];
     let returns = eventually(|| {
         stream.memory_cleanup().unwrap();
-        let MemoryUsage { held, in_use, pending, .. } = device.memory_usage();
-        (held, in_use, pending) == (0, 0, 0)
+        let MemoryUsage { held, in_use, pending, pending_host, .. } = device.memory_usage();
+        (held, in_use, pending, pending_host) == (0, 0, 0, 0) && device.memory_report().staging.in_use == 0
     });
     assert!(returns, "everything was dropped, and the device holds {:?}", device.memory_usage());
 }

@@ -12,6 +12,8 @@ pub struct Kernels {
     pub mix: Kernel<(In<u8>, In<u8>, Out<u8>)>,
     /// `y = x ^ k`, in parallel over chunks.
     pub shift: Kernel<(In<u8>, Out<u8>, u8)>,
+    /// `x ^= t`, for all `t` of a table.
+    pub tint: Kernel<(InOut<u8>, Uniform<u8>)>,
     /// `x += k`, over words.
     pub words: Kernel<(InOut<u32>, u32)>,
     /// Panics after it wrote a little.
@@ -30,6 +32,7 @@ impl Kernels {
                 xor(y, k);
             },
         );
+        let tinted = Program::<(InOut<u8>, Uniform<u8>)>::new("tint").host(|(x, table), _| tint(x, table));
         let words = Program::<(InOut<u32>, u32)>::new("words").host(|(x, k), _| add(x, k));
         let breaks = Program::<(In<u8>, Out<u8>)>::new(BREAKS).host(|(x, y): (&[u8], &mut [u8]), _| {
             y.iter_mut().zip(x).take(3).for_each(|(y, x)| *y = !x);
@@ -40,6 +43,7 @@ impl Kernels {
             mask: mask.load(device)?,
             mix: mix.load(device)?,
             shift: shift.load(device)?,
+            tint: tinted.load(device)?,
             words: words.load(device)?,
             breaks: breaks.load(device)?,
         })
@@ -52,6 +56,10 @@ pub fn xor(bytes: &mut [u8], k: u8) {
     head.iter_mut().chain(tail).for_each(|byte| *byte ^= k);
     let k = u64::from_ne_bytes([k; 8]);
     words.iter_mut().for_each(|word| *word ^= k);
+}
+
+pub fn tint(bytes: &mut [u8], table: &[u8]) {
+    xor(bytes, table.iter().fold(0, |all, t| all ^ t));
 }
 
 pub fn mixed(x: &[u8], y: &[u8], z: &mut [u8]) {

@@ -6,7 +6,7 @@ use dacapo::prelude::*;
 
 use crate::model::Model;
 use crate::random::{Rng, fresh_bytes};
-use crate::steps::{Cells, Part, Step, Tools};
+use crate::steps::{Cells, Handing, Part, Step, Tools};
 
 /// A buffer that is born in the recording.
 struct Birth {
@@ -52,7 +52,8 @@ impl Plan {
         for birth in &births {
             if birth.fresh == Fresh::Scratch {
                 let (cell, data) = (lens.len(), fresh_bytes(birth.len).into());
-                steps.push(Step::Write { to: Part { cell, range: 0..birth.len }, data });
+                let to = Part { cell, range: 0..birth.len };
+                steps.push(Step::Write { to, data, handing: Handing::Lent });
             }
             lens.push(birth.len);
             aligned.push(true);

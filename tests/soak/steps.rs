@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dacapo::prelude::*;
-use dacapo::{Slice, SliceMut};
+use dacapo::{Layout, Slice, SliceMut};
 
 use crate::checks::same_bytes;
-use crate::kernels::{Kernels, add, mixed, xor};
+use crate::kernels::{Kernels, add, mixed, tint, xor};
 use crate::model::Model;
 use crate::random::{Rng, fresh_bytes};
 
@@ -22,6 +22,14 @@ pub struct Part {
 pub enum Step {
     Write {
         to: Part,
+        data: Arc<[u8]>,
+        handing: Handing,
+    },
+    /// Some of the bytes, in rows with padding between them.
+    Rows {
+        to: Part,
+        layout: Layout,
+        pitch: usize,
         data: Arc<[u8]>,
     },
     Fill {
@@ -46,6 +54,11 @@ pub enum Step {
         on: Part,
         by: u32,
     },
+    /// With a table of the host's.
+    Tint {
+        on: Part,
+        table: Vec<u8>,
+    },
     Shift {
         from: Part,
         to: Part,
@@ -60,6 +73,13 @@ pub enum Step {
         from: Part,
         to: Part,
     },
+}
+
+/// How bytes are given to a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Handing {
+    Lent,
+    Over,
 }
 
 /// A buffer that every thread reads and nobody writes.
@@ -141,7 +161,16 @@ impl Step {
         let to = Part { cell, range };
         let len = to.range.len();
         match rng.below(20) {
-            0..4 => Some(Step::Write { data: fresh_bytes(len).into(), to }),
+            0..3 => {
+                let handing = if rng.once_in(2) { Handing::Lent } else { Handing::Over };
+                Some(Step::Write { data: fresh_bytes(len).into(), handing, to })
+            }
+            3 => {
+                let pitch = len.div_ceil(1 + rng.below(64));
+                let columns = rng.size(pitch);
+                let layout = Layout::pitched(&[(len - columns) / pitch + 1, columns], pitch).unwrap();
+                Some(Step::Rows { data: fresh_bytes(layout.len()).into(), layout, pitch, to })
+            }
             4..6 => Some(Step::Fill { to, value: rng.byte() }),
             6..9 => Some(Step::Copy { from: other(rng, lens, &to)?, to }),
             9..11 => {
@@ -149,7 +178,13 @@ impl Step {
                 let start = weights.get(weight)?.bytes.len().checked_sub(len)?;
                 Some(Step::Weight { weight, start: rng.below(start + 1), to })
             }
-            11..14 => Some(Step::Mask { on: to, by: rng.byte() }),
+            11..13 => Some(Step::Mask { on: to, by: rng.byte() }),
+            13 => {
+                // The same few again and again, and new ones.
+                let len = 1 + rng.below(300);
+                let table = if rng.once_in(2) { vec![len as u8; len] } else { fresh_bytes(len) };
+                Some(Step::Tint { on: to, table })
+            }
             14 => {
                 let words = to.range.start.next_multiple_of(4)..to.range.end / 4 * 4;
                 let fits = *aligned.get(cell)? && !words.is_empty();
@@ -172,7 +207,10 @@ impl Step {
         let grid = Grid::covering(self.to().range.len());
         let (mut to, rest) = target(buffers, self.to());
         match self {
-            Step::Write { data, .. } => on.write(&mut to, data),
+            Step::Write { data, handing: Handing::Lent, .. } => on.write(&mut to, &data[..]),
+            Step::Write { data, .. } => on.write(&mut to, data.to_vec()),
+            Step::Rows { layout, data, .. } => on.write_pitched(&mut to, layout, &data[..]),
+            Step::Tint { table, .. } => on.launch(&kernels.tint, grid, (&mut to, table)),
             Step::Fill { value, .. } => on.fill(&mut to, *value),
             Step::Copy { from, .. } => on.copy(rest.source(from), &mut to),
             Step::Weight { weight, start, to: part } => {
@@ -197,6 +235,10 @@ impl Step {
         let sources: Option<Vec<Vec<u8>>> =
             self.sources().map(|from| Some(models[from.cell].read(&from.range)?.to_vec())).collect();
         let model = &mut models[to.cell];
+        if let Step::Rows { data, .. } = self {
+            let rows = self.written().zip(data.chunks_exact(self.columns()));
+            return rows.for_each(|(row, data)| model.write(&row).copy_from_slice(data));
+        }
         let (Some(sources), true) = (sources, !self.keeps() || model.read(&to.range).is_some()) else {
             return model.spoil(&to.range);
         };
@@ -211,6 +253,7 @@ impl Step {
                 bytes.copy_from_slice(&tools.weights[*weight].bytes[*start..start + to.range.len()]);
             }
             (Step::Mask { by, .. }, _) => xor(bytes, *by),
+            (Step::Tint { table, .. }, _) => tint(bytes, table),
             (Step::Words { by, .. }, _) => {
                 let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
                 add(&mut words, *by);
@@ -228,20 +271,41 @@ impl Step {
 
     /// What it does where it was refused.
     pub fn spoil(&self, models: &mut [Model]) {
-        let to = self.to();
-        models[to.cell].spoil(&to.range);
+        self.written().for_each(|range| models[self.to().cell].spoil(&range));
+    }
+
+    /// The bytes that it writes.
+    fn written(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let Range { start, end } = self.to().range;
+        let (rows, columns, pitch) = match self {
+            Step::Rows { layout, pitch, .. } => (layout.len() / self.columns(), self.columns(), *pitch),
+            _ => (1, end - start, end - start),
+        };
+        (0..rows).map(move |row| start + row * pitch..start + row * pitch + columns)
+    }
+
+    fn columns(&self) -> usize {
+        match self {
+            Step::Rows { layout, pitch, .. } => {
+                // What is left of the span once every other row has taken a pitch.
+                let rows = (layout.span() - 1) / pitch + 1;
+                layout.span() - (rows - 1) * pitch
+            }
+            _ => self.to().range.len(),
+        }
     }
 
     pub fn to(&self) -> &Part {
         match self {
             Step::Write { to, .. }
+            | Step::Rows { to, .. }
             | Step::Fill { to, .. }
             | Step::Copy { to, .. }
             | Step::Weight { to, .. }
             | Step::Shift { to, .. }
             | Step::Mix { to, .. }
             | Step::Break { to, .. } => to,
-            Step::Mask { on, .. } | Step::Words { on, .. } => on,
+            Step::Mask { on, .. } | Step::Words { on, .. } | Step::Tint { on, .. } => on,
         }
     }
 
@@ -258,7 +322,7 @@ impl Step {
 
     /// Whether it needs the bytes that it writes.
     fn keeps(&self) -> bool {
-        matches!(self, Step::Mask { .. } | Step::Words { .. })
+        matches!(self, Step::Mask { .. } | Step::Words { .. } | Step::Tint { .. })
     }
 }
 

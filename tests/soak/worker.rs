@@ -384,7 +384,8 @@ impl Worker {
                 assert!(synced.as_ref().err().is_none_or(is_late), "sync: {synced:?}");
             }
             8 => {
-                shared.with_stream(&mut self.rng, |stream| stream.memory_cleanup().unwrap());
+                let cleaned = shared.with_stream(&mut self.rng, |stream| stream.memory_cleanup());
+                answered("memory_cleanup", cleaned);
                 count(What::Cleanup);
             }
             9 => shared.with_stream(&mut self.rng, |stream| {
@@ -440,8 +441,8 @@ impl Shared {
     }
 
     fn compact(&self, rng: &mut Rng) {
-        let moved = self.with_stream(rng, |stream| stream.compact().unwrap());
-        if moved.buffers > 0 {
+        let answer = self.with_stream(rng, |stream| stream.compact());
+        if answered("compact", answer).is_some_and(|moved| moved.buffers > 0) {
             count(What::Compaction);
         }
     }
