@@ -42,6 +42,7 @@ fn everything(place: &Place<'_>, log: &mut Log) -> Result<(), End> {
     if let Some(graph) = graph {
         replay(place, log, graph, &mut cells, (&mut a, &mut b))?;
     }
+    tables(place, log, &mut a, &mut cells)?;
     cells.refresh(log, &k, &mut a, &mut b)?;
     finish(log, &mut a, &mut b)
 }
@@ -285,6 +286,26 @@ fn resolve(future: &mut ReadFuture<u32>) -> Result<Vec<u32>> {
             Poll::Pending => std::thread::yield_now(),
         }
     }
+}
+
+/// Launches that bring tables along, and a recording with one that is known and one that is new.
+fn tables(place: &Place<'_>, log: &mut Log, a: &mut Stream, cells: &mut Cells) -> Result<(), End> {
+    let pick = Program::<(Uniform<u32>, Out<u32>)>::new("pick").host(|(table, out), _| out.fill(table[1]));
+    let pick = log.need("load", pick.load(place.device))?;
+    for table in [[1, 41], [2, 42], [1, 41]] {
+        let launched = a.launch(&pick, grid(), (&table, &mut cells.y.buffer));
+        cells.y.launched(log, launched, &[], |_| table[1])?;
+        log.read(a, &cells.y)?;
+    }
+    let recorded = a.record(|w| {
+        w.launch(&pick, grid(), (&[1, 41], &mut cells.y.buffer))?;
+        w.launch(&pick, grid(), (&[3, 43], &mut cells.copied.buffer))
+    });
+    let Some((mut graph, ())) = log.met("record", recorded)? else { return Ok(()) };
+    let ran = log.met("replay", graph.replay(a))?.map(drop);
+    (cells.y.holds, cells.copied.holds) = (ran.map(|()| 41), ran.map(|()| 43));
+    drop(graph);
+    [&cells.y, &cells.copied].into_iter().try_for_each(|cell| log.read(a, cell))
 }
 
 /// Waits for everything; what no call could report before comes out here.
