@@ -37,10 +37,9 @@ fn everything(place: &Place<'_>, log: &mut Log) -> Result<(), End> {
     let mut cells = Cells::make(log, &mut a, &mut b)?;
     memory(log, &mut a)?;
     cells.eager(log, &k, &mut a, &mut b)?;
-    let calls = Arc::new(AtomicU32::new(0));
-    let (graph, mut a) = capture(log, &k, a, &mut cells, (place.token, &calls))?;
-    if let Some(graph) = graph {
-        replay(place, log, graph, &mut cells, (&mut a, &mut b))?;
+    let (captured, mut a) = capture(log, &k, a, &mut cells, place.token)?;
+    if let Some(captured) = captured {
+        replay(place, log, captured, &mut cells, (&mut a, &mut b))?;
     }
     tables(place, log, &mut a, &mut cells)?;
     cells.refresh(log, &k, &mut a, &mut b)?;
@@ -157,14 +156,23 @@ const PART: usize = 400 << 10;
 /// More than the first page of a pool has room for.
 const PARTS: usize = 7;
 
+/// What comes of a window.
+struct Captured {
+    graph: Graph,
+    /// Born in the window; every replay sets it to `x`.
+    born: Cell,
+    /// How often the recorded callback was called.
+    calls: Arc<AtomicU32>,
+}
+
 /// A warm-up and a window with everything that can be recorded.
 fn capture(
     log: &mut Log,
     k: &Kernels,
     mut a: Stream,
     cells: &mut Cells,
-    (token, calls): (&Arc<()>, &Arc<AtomicU32>),
-) -> Result<(Option<(Graph, Cell, Arc<AtomicU32>)>, Stream), End> {
+    token: &Arc<()>,
+) -> Result<(Option<Captured>, Stream), End> {
     let child = a.record(|w| w.launch(&k.inc, grid(), (&mut cells.counter.buffer,)));
     let mut child = log.met("record", child)?.map(|(child, ())| child);
     let mut warm = match a.prepare() {
@@ -187,6 +195,7 @@ fn capture(
             return Ok((None, a));
         }
     };
+    let calls = Arc::new(AtomicU32::new(0));
     let (held, called) = (token.clone(), calls.clone());
     let born = window(&mut open, k, cells, child.as_mut(), move || {
         let _held = &held;
@@ -196,7 +205,7 @@ fn capture(
     match open.end() {
         Ok((graph, a)) => {
             let born = born.map(|buffer| Cell { buffer, holds: None });
-            Ok((born.map(|born| (graph, born, calls.clone())), a))
+            Ok((born.map(|born| Captured { graph, born, calls }), a))
         }
         Err(refused) => {
             let (mut a, error) = refused.into_parts();
@@ -239,10 +248,11 @@ fn window(
 fn replay(
     place: &Place<'_>,
     log: &mut Log,
-    (mut graph, mut born, calls): (Graph, Cell, Arc<AtomicU32>),
+    captured: Captured,
     cells: &mut Cells,
     (a, b): (&mut Stream, &mut Stream),
 ) -> Result<(), End> {
+    let Captured { mut graph, mut born, calls } = captured;
     let mut replays = 0;
     let mut once = |log: &mut Log, s: &mut Stream, cells: &mut Cells, born: &mut Cell| {
         let ticket: Option<Ticket> = log.met("replay", graph.replay(s))?;
