@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use dacapo::prelude::*;
 use dacapo::{AllocationMode, ReadFuture, Result, Ticket};
 
-use super::log::{Cell, End, Log, Manner};
+use super::log::{Cell, End, Log, Manner, Part};
 use super::support_objects::{Kernels, N, grid};
 
 /// Elements of a buffer that has a page to itself.
@@ -121,40 +121,10 @@ fn memory(log: &mut Log, a: &mut Stream) -> Result<(), End> {
     log.met("cleanup", a.memory_cleanup())?;
     let persistent = a.allocating(AllocationMode::Persistent, |w| w.alloc::<u32>(N));
     drop(log.met("alloc persistent", persistent)?);
-    let mut parts = Vec::new();
-    for _ in 0..PARTS {
-        let part = log.met("alloc", a.alloc_scratch::<u8>(PART))?;
-        parts.extend(part.map(|buffer| Part { buffer, holds: false }));
-    }
-    // The first and the last are on two pages, and hardly use either.
-    let mut spread = parts.drain(..).enumerate().filter(|(at, _)| at % (PARTS - 1) == 0);
-    let (first, last) = (spread.next(), spread.next());
-    drop(spread);
-    let mut left: Vec<Part> = [first, last].into_iter().flatten().map(|(_, part)| part).collect();
-    for part in &mut left {
-        part.holds = log.met("fill", a.fill(&mut part.buffer, 17))?.is_some();
-    }
+    let mut left = Part::spread(log, a)?;
     log.met("compact", a.compact())?;
-    for part in &left {
-        if let Some(found) = log.met("read", a.read(part.buffer.slice(PART - N..).unwrap()))? {
-            assert!(part.holds && found == [17; N], "what was moved is what it was: {found:?}");
-        }
-    }
-    Ok(())
+    left.iter_mut().try_for_each(|part| part.check(log, a))
 }
-
-/// A buffer of which a page has room for a few.
-struct Part {
-    buffer: Buffer<u8>,
-    /// Whether it was filled.
-    holds: bool,
-}
-
-/// Bytes of a [`Part`].
-const PART: usize = 400 << 10;
-
-/// More than the first page of a pool has room for.
-const PARTS: usize = 7;
 
 /// What comes of a window.
 struct Captured {
