@@ -139,10 +139,15 @@ impl Part {
             parts.into_iter().enumerate().filter(|(at, _)| *at == 0 || *at == last).map(|(_, part)| part),
         );
         for (value, part) in (17..).zip(&mut left) {
-            let filled = s.fill(&mut part.buffer, value);
-            part.holds = log.met("fill", filled)?.map(|()| value);
+            part.fill(log, s, value)?;
         }
         Ok(left)
+    }
+
+    pub fn fill(&mut self, log: &mut Log, s: &mut Stream, value: u8) -> Result<(), End> {
+        let filled = s.fill(&mut self.buffer, value);
+        self.holds = log.met("fill", filled)?.map(|()| value);
+        Ok(())
     }
 
     pub fn check(&mut self, log: &mut Log, s: &mut Stream) -> Result<(), End> {

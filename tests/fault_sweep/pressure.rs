@@ -33,12 +33,15 @@ fn squeeze(place: &Place<'_>, log: &mut Log) -> Result<(), End> {
     far.fill(log, &mut b, 4)?;
     let launched = b.launch(&k.inc, grid(), (&mut far.buffer,));
     far.holds = log.met("launch", launched)?.and(far.holds).map(|far| far + 1);
+    // In flight on the other slot, which whoever moves them must wait for.
+    for (value, part) in (40..).zip(&mut parts) {
+        part.fill(log, &mut b, value)?;
+    }
 
     // The pages are full of holes, and a large buffer fits none of them.
     large(log, &mut a, AllocationMode::Pooled, 3)?;
-    // What the second slot was asked for before is still in flight.
-    log.read(&mut a, &far)?;
     parts.iter_mut().try_for_each(|part| part.check(log, &mut b))?;
+    log.read(&mut a, &far)?;
     large(log, &mut b, AllocationMode::Persistent, 5)?;
     window(log, &k, &mut a, &mut far)?;
     parts.iter_mut().try_for_each(|part| part.check(log, &mut a))?;
