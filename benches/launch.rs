@@ -2,8 +2,9 @@
 //!
 //! **Measured.** A launch of a kernel that adds one to a number: with a worker that runs it at the same time, and on a
 //! stepped device, where nothing runs until the clock has stopped, so that only the enqueueing counts. Beside them: the
-//! same closure called through `dyn`; the same closure sent through a channel to a thread that calls it; and a pair of
-//! allocation and free of a pooled buffer. Every row's number is compared at the end with how often it was to be added to.
+//! same closure called through `dyn`; the same closure sent through a channel to a thread that calls it; launches with a
+//! small table, from the cache and uploaded; and a pair of allocation and free of a pooled buffer. Every row's number is
+//! compared at the end with how often it was to be added to.
 //!
 //! **How it can mislead.** A launch that finds its worker asleep wakes it, which is a system call, and one that finds
 //! the queue full waits for it: the rows with a worker tell of both, and depend on whether the other core is free. The
@@ -71,6 +72,42 @@ fn enqueued_only(added: &AtomicU64) -> impl FnMut(u64) -> Cost {
     }
 }
 
+/// What a launch brings along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Brings {
+    /// The same table each time.
+    Known,
+    /// A table that no launch had before.
+    New,
+}
+
+/// Launches with a table of `words` words, of which none runs before the clock has stopped.
+fn with_a_table(words: usize, brings: Brings) -> impl FnMut(u64) -> Cost {
+    const BATCH: u64 = 512;
+    let (device, stepper) = Device::<Host>::stepped(Default::default()).unwrap();
+    let mut stream = device.stream().unwrap();
+    let add = Program::<(Uniform<u64>, InOut<u64>)>::new("add").host(|(by, x), _| x[0] += by[1]);
+    let add = add.load(&device).unwrap();
+    let mut x = stream.alloc::<u64>(1).unwrap();
+    let (mut by, mut added) = (vec![1; words], 0);
+    move |iterations| {
+        let mut took = Cost::default();
+        let mut left = iterations;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            took += timed(batch, || {
+                by[0] += u64::from(brings == Brings::New);
+                stream.launch(&add, Grid::covering(1), (&by, &mut x)).unwrap();
+            });
+            stepper.run(stream.id());
+            left -= batch;
+        }
+        added += iterations;
+        assert_eq!(stream.read(&x).unwrap(), [added]);
+        took
+    }
+}
+
 /// What the channel carries.
 type Sent = Arc<dyn Fn() + Send + Sync>;
 
@@ -124,6 +161,16 @@ fn launches(criterion: &mut criterion::Criterion) {
     table.run(criterion);
 }
 
+fn tables(criterion: &mut criterion::Criterion) {
+    let none = AtomicU64::new(0);
+    let mut table = Table::new("launch with a table, enqueued only", "launch");
+    table.row("without a table", 1, enqueued_only(&none));
+    table.row("64 bytes, known", 1, with_a_table(8, Brings::Known));
+    table.row("4 KiB, known", 1, with_a_table(512, Brings::Known));
+    table.row("64 bytes, new each time", 1, with_a_table(8, Brings::New));
+    table.run(criterion);
+}
+
 fn allocations(criterion: &mut criterion::Criterion) {
     const BYTES: usize = 4096;
     let device = Device::host().unwrap();
@@ -148,6 +195,7 @@ fn allocations(criterion: &mut criterion::Criterion) {
 fn main() {
     let mut criterion = support::criterion();
     launches(&mut criterion);
+    tables(&mut criterion);
     allocations(&mut criterion);
     criterion.final_summary();
 }

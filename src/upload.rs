@@ -70,13 +70,13 @@ pub(crate) fn record<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Record
 /// # Errors
 /// What reserving and uploading say; nothing is held that was not before.
 pub(crate) fn constants<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Recorder<B>) -> Result<()> {
-    if recorder.constants().is_empty() {
+    let contents = recorder.constants();
+    if contents.is_empty() {
         return Ok(());
     }
-    let contents: Arc<[u8]> = recorder.constants().into();
     let StreamCore { device, slot, by, last, .. } = core;
     let alloc = Allocation::placed(device, *slot, contents.len(), AllocationMode::Pooled)?;
-    write(Sender { device, slot: *slot, by, last }, "end", &alloc, &contents)?;
+    write(Sender { device, slot: *slot, by, last }, "end", &alloc, contents)?;
     recorder.place_constants(alloc);
     Ok(())
 }

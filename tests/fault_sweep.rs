@@ -3,6 +3,8 @@
 
 #[path = "fault_sweep/log.rs"]
 mod log;
+#[path = "fault_sweep/pressure.rs"]
+mod pressure;
 #[path = "fault_sweep/program.rs"]
 mod program;
 mod support_objects;
@@ -11,7 +13,7 @@ mod sweep;
 
 use dacapo::host::Severity;
 use log::Manner;
-use sweep::{Clockwork, all_calls, always, each_kind};
+use sweep::{Clockwork, Scene, all_calls, always, each_kind};
 
 const SEVERITIES: [Severity; 3] = [Severity::Call, Severity::Memory, Severity::Sticky];
 
@@ -25,24 +27,45 @@ fn of_workers() -> Vec<Severity> {
 /// The order of calls is the same in every run, so that the n-th is known by its number.
 #[test]
 fn any_call_may_fail_once_on_a_stepped_device() {
-    SEVERITIES.into_iter().for_each(|severity| all_calls(Clockwork::Stepped, severity, Manner::GoOn));
+    SEVERITIES
+        .into_iter()
+        .for_each(|severity| all_calls(Scene::Everything, Clockwork::Stepped, severity, Manner::GoOn));
 }
 
 /// Where the first error ends the program, windows are open, replays in flight, and buffers half made.
 #[test]
 fn any_call_may_fail_once_in_a_program_that_stops_at_its_first_error() {
-    SEVERITIES.into_iter().for_each(|severity| each_kind(Clockwork::Stepped, severity, Manner::Stop));
+    SEVERITIES
+        .into_iter()
+        .for_each(|severity| each_kind(Scene::Everything, Clockwork::Stepped, severity, Manner::Stop));
 }
 
 /// By kind and number: what other threads call meanwhile does not shift these.
 #[test]
 fn any_call_of_any_kind_may_fail_once_on_a_device_with_workers() {
-    of_workers().into_iter().for_each(|severity| each_kind(Clockwork::Workers, severity, Manner::GoOn));
+    of_workers()
+        .into_iter()
+        .for_each(|severity| each_kind(Scene::Everything, Clockwork::Workers, severity, Manner::GoOn));
 }
 
 #[test]
 fn any_call_of_any_kind_may_fail_once_on_a_device_with_workers_whose_user_stops() {
-    of_workers().into_iter().for_each(|severity| each_kind(Clockwork::Workers, severity, Manner::Stop));
+    of_workers()
+        .into_iter()
+        .for_each(|severity| each_kind(Scene::Everything, Clockwork::Workers, severity, Manner::Stop));
+}
+
+/// Reclaiming waits, frees and moves on behalf of whoever needs room: what fails there may cost the room, and nothing
+/// else.
+#[test]
+fn any_call_may_fail_once_where_memory_is_short() {
+    for severity in SEVERITIES {
+        all_calls(Scene::Pressure, Clockwork::Stepped, severity, Manner::GoOn);
+        each_kind(Scene::Pressure, Clockwork::Stepped, severity, Manner::Stop);
+    }
+    of_workers()
+        .into_iter()
+        .for_each(|severity| each_kind(Scene::Pressure, Clockwork::Workers, severity, Manner::GoOn));
 }
 
 /// A driver that has come to refuse one kind of call for good, until it does not.

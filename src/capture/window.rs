@@ -172,9 +172,8 @@ impl<B: Backend> Drop for WindowGuard<B> {
 /// Takes a window off the records.
 pub(crate) fn retire<B: Backend>(device: &DeviceCore<B>, window: &Window<B>) {
     device.windows.lock().retain(|open| open.id != window.id);
-    if let Some(pins) = window.tables.lock().take() {
-        unpin(device, window.slot, pins);
-    }
+    let pins = window.tables.lock().take();
+    unpin(device, window.slot, pins.unwrap_or_default());
     device.captures.close(window.id);
 }
 

@@ -25,8 +25,11 @@ pub struct InOut<T>(PhantomData<fn() -> T>);
 /// strides, coefficients.
 ///
 /// The argument is host memory: `&[T]`, `&[T; N]` or `&Vec<T>`, of at most [`MAX_BYTES`](Uniform::MAX_BYTES). It is copied
-/// before the launch returns, and tables with the same contents are uploaded once and kept for the launches to come. A
-/// recorded launch has the table of the recording on every replay.
+/// before the launch returns. A recorded launch has the table of the recording on every replay.
+///
+/// Tables with the same contents are uploaded once and kept for the launches to come: those of up to 4 KiB, the least
+/// recently used leaving first, and every one from [`prepare`](crate::Stream::prepare) to the end of the window and for
+/// as long as a graph uses it. What a recording does not find is uploaded at its end, all at once, and never by a replay.
 ///
 /// ```
 /// use dacapo::prelude::*;

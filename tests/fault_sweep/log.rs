@@ -112,3 +112,50 @@ impl Cell {
         Ok(())
     }
 }
+
+/// A buffer of which a page has room for a few.
+pub struct Part {
+    pub buffer: Buffer<u8>,
+    /// What all of its bytes are; `None` once a call that was to write them failed.
+    holds: Option<u8>,
+}
+
+impl Part {
+    /// Bytes of one.
+    pub const BYTES: usize = 400 << 10;
+    /// More than a page has room for.
+    const COUNT: usize = 7;
+
+    /// Two that are left of many: the first and the last, on two pages that they hardly use.
+    pub fn spread(log: &mut Log, s: &mut Stream) -> Result<Vec<Part>, End> {
+        let mut parts = Vec::new();
+        for _ in 0..Self::COUNT {
+            let part = log.met("alloc", s.alloc_scratch::<u8>(Self::BYTES))?;
+            parts.extend(part.map(|buffer| Part { buffer, holds: None }));
+        }
+        let last = parts.len().saturating_sub(1);
+        let mut left: Vec<Part> = Vec::new();
+        left.extend(
+            parts.into_iter().enumerate().filter(|(at, _)| *at == 0 || *at == last).map(|(_, part)| part),
+        );
+        for (value, part) in (17..).zip(&mut left) {
+            part.fill(log, s, value)?;
+        }
+        Ok(left)
+    }
+
+    pub fn fill(&mut self, log: &mut Log, s: &mut Stream, value: u8) -> Result<(), End> {
+        let filled = s.fill(&mut self.buffer, value);
+        self.holds = log.met("fill", filled)?.map(|()| value);
+        Ok(())
+    }
+
+    pub fn check(&mut self, log: &mut Log, s: &mut Stream) -> Result<(), End> {
+        if let Some(found) = log.met("read", s.read(&self.buffer))? {
+            let Some(value) = self.holds else { panic!("nothing computed what was read") };
+            assert!(found == vec![value; Self::BYTES], "what was moved is what it was");
+            log.reads += 1;
+        }
+        Ok(())
+    }
+}

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use dacapo::prelude::*;
 use dacapo::{AllocationMode, ReadFuture, Result, Ticket};
 
-use super::log::{Cell, End, Log, Manner};
+use super::log::{Cell, End, Log, Manner, Part};
 use super::support_objects::{Kernels, N, grid};
 
 /// Elements of a buffer that has a page to itself.
@@ -37,11 +37,11 @@ fn everything(place: &Place<'_>, log: &mut Log) -> Result<(), End> {
     let mut cells = Cells::make(log, &mut a, &mut b)?;
     memory(log, &mut a)?;
     cells.eager(log, &k, &mut a, &mut b)?;
-    let calls = Arc::new(AtomicU32::new(0));
-    let (graph, mut a) = capture(log, &k, a, &mut cells, (place.token, &calls))?;
-    if let Some(graph) = graph {
-        replay(place, log, graph, &mut cells, (&mut a, &mut b))?;
+    let (captured, mut a) = capture(log, &k, a, &mut cells, place.token)?;
+    if let Some(captured) = captured {
+        replay(place, log, captured, &mut cells, (&mut a, &mut b))?;
     }
+    tables(place, log, &mut a, &mut cells)?;
     cells.refresh(log, &k, &mut a, &mut b)?;
     finish(log, &mut a, &mut b)
 }
@@ -121,40 +121,19 @@ fn memory(log: &mut Log, a: &mut Stream) -> Result<(), End> {
     log.met("cleanup", a.memory_cleanup())?;
     let persistent = a.allocating(AllocationMode::Persistent, |w| w.alloc::<u32>(N));
     drop(log.met("alloc persistent", persistent)?);
-    let mut parts = Vec::new();
-    for _ in 0..PARTS {
-        let part = log.met("alloc", a.alloc_scratch::<u8>(PART))?;
-        parts.extend(part.map(|buffer| Part { buffer, holds: false }));
-    }
-    // The first and the last are on two pages, and hardly use either.
-    let mut spread = parts.drain(..).enumerate().filter(|(at, _)| at % (PARTS - 1) == 0);
-    let (first, last) = (spread.next(), spread.next());
-    drop(spread);
-    let mut left: Vec<Part> = [first, last].into_iter().flatten().map(|(_, part)| part).collect();
-    for part in &mut left {
-        part.holds = log.met("fill", a.fill(&mut part.buffer, 17))?.is_some();
-    }
+    let mut left = Part::spread(log, a)?;
     log.met("compact", a.compact())?;
-    for part in &left {
-        if let Some(found) = log.met("read", a.read(part.buffer.slice(PART - N..).unwrap()))? {
-            assert!(part.holds && found == [17; N], "what was moved is what it was: {found:?}");
-        }
-    }
-    Ok(())
+    left.iter_mut().try_for_each(|part| part.check(log, a))
 }
 
-/// A buffer of which a page has room for a few.
-struct Part {
-    buffer: Buffer<u8>,
-    /// Whether it was filled.
-    holds: bool,
+/// What comes of a window.
+struct Captured {
+    graph: Graph,
+    /// Born in the window; every replay sets it to `x`.
+    born: Cell,
+    /// How often the recorded callback was called.
+    calls: Arc<AtomicU32>,
 }
-
-/// Bytes of a [`Part`].
-const PART: usize = 400 << 10;
-
-/// More than the first page of a pool has room for.
-const PARTS: usize = 7;
 
 /// A warm-up and a window with everything that can be recorded.
 fn capture(
@@ -162,8 +141,8 @@ fn capture(
     k: &Kernels,
     mut a: Stream,
     cells: &mut Cells,
-    (token, calls): (&Arc<()>, &Arc<AtomicU32>),
-) -> Result<(Option<(Graph, Cell, Arc<AtomicU32>)>, Stream), End> {
+    token: &Arc<()>,
+) -> Result<(Option<Captured>, Stream), End> {
     let child = a.record(|w| w.launch(&k.inc, grid(), (&mut cells.counter.buffer,)));
     let mut child = log.met("record", child)?.map(|(child, ())| child);
     let mut warm = match a.prepare() {
@@ -186,6 +165,7 @@ fn capture(
             return Ok((None, a));
         }
     };
+    let calls = Arc::new(AtomicU32::new(0));
     let (held, called) = (token.clone(), calls.clone());
     let born = window(&mut open, k, cells, child.as_mut(), move || {
         let _held = &held;
@@ -195,7 +175,7 @@ fn capture(
     match open.end() {
         Ok((graph, a)) => {
             let born = born.map(|buffer| Cell { buffer, holds: None });
-            Ok((born.map(|born| (graph, born, calls.clone())), a))
+            Ok((born.map(|born| Captured { graph, born, calls }), a))
         }
         Err(refused) => {
             let (mut a, error) = refused.into_parts();
@@ -238,10 +218,11 @@ fn window(
 fn replay(
     place: &Place<'_>,
     log: &mut Log,
-    (mut graph, mut born, calls): (Graph, Cell, Arc<AtomicU32>),
+    captured: Captured,
     cells: &mut Cells,
     (a, b): (&mut Stream, &mut Stream),
 ) -> Result<(), End> {
+    let Captured { mut graph, mut born, calls } = captured;
     let mut replays = 0;
     let mut once = |log: &mut Log, s: &mut Stream, cells: &mut Cells, born: &mut Cell| {
         let ticket: Option<Ticket> = log.met("replay", graph.replay(s))?;
@@ -285,6 +266,26 @@ fn resolve(future: &mut ReadFuture<u32>) -> Result<Vec<u32>> {
             Poll::Pending => std::thread::yield_now(),
         }
     }
+}
+
+/// Launches that bring tables along, and a recording with one that is known and one that is new.
+fn tables(place: &Place<'_>, log: &mut Log, a: &mut Stream, cells: &mut Cells) -> Result<(), End> {
+    let pick = Program::<(Uniform<u32>, Out<u32>)>::new("pick").host(|(table, out), _| out.fill(table[1]));
+    let pick = log.need("load", pick.load(place.device))?;
+    for table in [[1, 41], [2, 42], [1, 41]] {
+        let launched = a.launch(&pick, grid(), (&table, &mut cells.y.buffer));
+        cells.y.launched(log, launched, &[], |_| table[1])?;
+        log.read(a, &cells.y)?;
+    }
+    let recorded = a.record(|w| {
+        w.launch(&pick, grid(), (&[1, 41], &mut cells.y.buffer))?;
+        w.launch(&pick, grid(), (&[3, 43], &mut cells.copied.buffer))
+    });
+    let Some((mut graph, ())) = log.met("record", recorded)? else { return Ok(()) };
+    let ran = log.met("replay", graph.replay(a))?.map(drop);
+    (cells.y.holds, cells.copied.holds) = (ran.map(|()| 41), ran.map(|()| 43));
+    drop(graph);
+    [&cells.y, &cells.copied].into_iter().try_for_each(|cell| log.read(a, cell))
 }
 
 /// Waits for everything; what no call could report before comes out here.

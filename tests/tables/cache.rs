@@ -119,13 +119,13 @@ fn tables_come_from_the_pool_whatever_the_mode_for_buffers() {
 fn a_table_that_leaves_before_its_launch_runs_is_still_what_it_was() {
     let (device, stepper, _) = stepped(1);
     let (mut stream, k) = (device.stream().unwrap(), spread(&device));
-    let mut outs: Vec<_> = (0..700).map(|_| stream.alloc_scratch::<u32>(N).unwrap()).collect();
+    let mut outs: Vec<_> = (0..200).map(|_| stream.alloc_scratch::<u32>(N).unwrap()).collect();
     for (n, out) in (0u32..).zip(&mut outs) {
         launch(&mut stream, &k, &table(n), out);
     }
     stream.memory_cleanup().unwrap();
-    let buffers: Vec<_> = (0..700).map(|_| stream.alloc::<u32>(3).unwrap()).collect();
-    assert_eq!(stepper.pending(stream.id()), 700 * 3, "nothing ran yet");
+    let buffers: Vec<_> = (0..200).map(|_| stream.alloc::<u32>(3).unwrap()).collect();
+    assert_eq!(stepper.pending(stream.id()), 200 * 3, "nothing ran yet");
     stepper.run_all();
     for (n, out) in (0u32..).zip(&outs) {
         assert_eq!(stream.read(out).unwrap(), repeated(&table(n)), "launch {n}");
