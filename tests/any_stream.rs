@@ -7,7 +7,8 @@ use std::time::Duration;
 use dacapo::host::Severity;
 use dacapo::prelude::*;
 use dacapo::{
-    AllocationMode, AnyStream, Call, CaptureOptions, CaptureStatus, Error, ErrorKind, PhaseName, WindowPhase,
+    AllocationMode, AnyStream, Call, CaptureOptions, CaptureStatus, Error, ErrorKind, Layout, PhaseName,
+    WindowPhase,
 };
 
 use crate::support::{Kernels, LEN, all, calls, filled, grid, stepped, working};
@@ -52,6 +53,9 @@ const MATRIX: &[(&str, &[PhaseName], Call1)] = &[
     ("read", EXECUTES, |any, _, x| any.read(x).map(drop)),
     ("read", EXECUTES, |any, _, x| any.read_timeout(x, Duration::from_secs(30)).map(drop)),
     ("read", EXECUTES, |any, _, x| any.read_into(x, &mut [0.0; LEN])),
+    ("read", EXECUTES, |any, _, x| any.read_into_timeout(x, &mut [0.0; LEN], Duration::from_secs(30))),
+    ("read_pitched", EXECUTES, |any, _, x| any.read_pitched(x, &pitched()).map(drop)),
+    ("read_pitched", EXECUTES, |any, _, x| any.read_pitched_into(x, &pitched(), &mut [0.0; 4])),
     ("read_async", EXECUTES, |any, _, x| any.read_async(x).map(drop)),
     ("sync", EXECUTES, |any, _, _| any.sync()),
     ("sync", EXECUTES, |any, _, _| any.sync_timeout(Duration::from_secs(30))),
@@ -62,6 +66,10 @@ const MATRIX: &[(&str, &[PhaseName], Call1)] = &[
         any.allocating(AllocationMode::Dedicated, |work| work.alloc::<f32>(1).map(drop))
     }),
 ];
+
+fn pitched() -> Layout {
+    Layout::pitched(&[2, 2], 8).unwrap()
+}
 
 const EXECUTES: &[PhaseName] = &[PhaseName::NoCapture, PhaseName::Prepared];
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dacapo::host::{HostOptions, Stepper};
 use dacapo::prelude::*;
-use dacapo::{AllocationMode, AnyStream, CaptureOptions, DeviceOptions, Error, Recording, Ticket};
+use dacapo::{AllocationMode, AnyStream, CaptureOptions, DeviceOptions, Error, Layout, Recording, Ticket};
 use support::{Baseline, Kernels, LEN, all, calls_of, filled, grid, poll, stepped, working};
 
 /// One of everything, owned by a callback.
@@ -89,6 +89,8 @@ impl Outcomes {
         self.note("copy", s.copy(x, &mut *y));
         self.note("fill", s.fill(&mut *y, 1.0));
         self.note("write", s.write(&mut *y, &[0.0; LEN]));
+        self.note("write of owned data", s.write(&mut *y, vec![0.0; LEN]));
+        self.note("write_pitched", s.write_pitched(&mut *y, &pitched(), &[0.0; 4]));
         self.note("host_call", s.host_call(|| {}));
         self.note("host_call_with", s.host_call_with(Touches::new().reads(x).writes(&mut *y), || {}));
         self.note("embed", s.embed(graph));
@@ -100,6 +102,9 @@ impl Outcomes {
         self.note("read", s.read(x));
         self.note("read_timeout", s.read_timeout(x, long));
         self.note("read_into", s.read_into(x, &mut [0.0; LEN]));
+        self.note("read_into_timeout", s.read_into_timeout(x, &mut [0.0; LEN], long));
+        self.note("read_pitched", s.read_pitched(x, &pitched()));
+        self.note("read_pitched_into", s.read_pitched_into(x, &pitched(), &mut [0.0; 4]));
         self.note("read_async", s.read_async(x));
         self.note("sync", s.sync());
         self.note("sync_timeout", s.sync_timeout(long));
@@ -123,6 +128,10 @@ impl Outcomes {
         self.note("end", has.recording.end());
         (has.open, has.y)
     }
+}
+
+fn pitched() -> Layout {
+    Layout::pitched(&[2, 2], 8).unwrap()
 }
 
 /// Makes every kind of call there is, and hands back what it tried to change.

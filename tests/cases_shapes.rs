@@ -183,7 +183,7 @@ fn shape_04_neighbouring_buffers_of_one_page_keep_their_bytes() {
     let mut expected: Vec<Vec<u8>> = ODD.into_iter().map(|len| vec![0; len]).collect();
     let source = |s: &mut Stream, len: usize, seed: u8| {
         let mut x = s.alloc::<u8>(len).unwrap();
-        s.write(&mut x, &pattern(len, seed)).unwrap();
+        s.write(&mut x, pattern(len, seed)).unwrap();
         x
     };
     for (at, len) in ODD.into_iter().enumerate() {
@@ -191,11 +191,11 @@ fn shape_04_neighbouring_buffers_of_one_page_keep_their_bytes() {
             let seed = 10 * at as u8 + turn;
             let from = source(&mut s, len, seed);
             match turn {
-                0 => s.write(&mut all[at], &pattern(len, seed)).unwrap(),
+                0 => s.write(&mut all[at], pattern(len, seed)).unwrap(),
                 1 => s.copy(&from, &mut all[at]).unwrap(),
                 2 => s.launch(&copy, Grid::covering(len), (&from, &mut all[at])).unwrap(),
                 _ => {
-                    let step = |w: &mut Work<'_>| w.write(&mut all[at], &pattern(len, seed));
+                    let step = |w: &mut Work<'_>| w.write(&mut all[at], pattern(len, seed));
                     let (mut graph, ()) = s.record(step).unwrap();
                     graph.replay(&mut s).unwrap();
                 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use dacapo::host::{Severity, Stepper};
 use dacapo::prelude::*;
-use dacapo::{AllocationMode, Call, Error, ErrorKind, ReadFuture, Result, Ticket};
+use dacapo::{AllocationMode, Call, Error, ErrorKind, Layout, ReadFuture, Result, Ticket};
 use support_objects::*;
 
 /// A device with everything on it that can be dropped or called: objects, work in flight, an open window.
@@ -117,7 +117,8 @@ fn fail_05_after_a_sticky_fault_of_any_call_every_later_call_reports_the_first_c
         let driver_calls = world.device.faults().total();
         let World { device, k, mut a, mut x, mut y, mut graph, ticket, recording, .. } = world;
         let late = Program::<(Out<u32>,)>::new("later").host(|_, _| ());
-        let outcomes: [(&str, Result<()>); 25] = [
+        let pitched = Layout::pitched(&[2, 2], 8).unwrap();
+        let outcomes: [(&str, Result<()>); 30] = [
             ("check", device.check()),
             ("stream", device.stream().map(drop)),
             ("load", late.load(&device).map(drop)),
@@ -128,6 +129,11 @@ fn fail_05_after_a_sticky_fault_of_any_call_every_later_call_reports_the_first_c
             ("copy", a.copy(&x, &mut y)),
             ("fill", a.fill(&mut x, 1)),
             ("write", a.write(&mut x, &[1; N])),
+            ("write of owned data", a.write(&mut x, vec![1; N])),
+            ("write_pitched", a.write_pitched(&mut x, &pitched, &[1; 4])),
+            ("read_pitched", a.read_pitched(&x, &pitched).map(drop)),
+            ("read_pitched_into", a.read_pitched_into(&x, &pitched, &mut [0; 4])),
+            ("read_into_timeout", a.read_into_timeout(&x, &mut [0; N], PATIENCE)),
             ("read", a.read(&x).map(drop)),
             ("read_into", a.read_into(&x, &mut [0; N])),
             ("read_timeout", a.read_timeout(&x, PATIENCE).map(drop)),
