@@ -52,7 +52,8 @@ pub struct MemoryUsage {
     /// Bytes of those that wait for work in flight before they go back to the driver.
     pub pending: usize,
     /// Bytes of host memory that transfers keep until the device is done with them: what was written, and where reads
-    /// land. They are no part of what is held from the driver.
+    /// land. They are no part of what is held from the driver. What it has done is found out by the next operation of
+    /// the slot, by a wait, and by a cleanup.
     pub pending_host: usize,
 }
 
