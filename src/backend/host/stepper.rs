@@ -15,7 +15,8 @@ use crate::stream_id::StreamId;
 /// Decides when the queued work of a stepped device runs; made by [`Device::stepped`](crate::Device::stepped).
 ///
 /// A blocking wait on such a device runs what it needs, and nothing else; while the device is [held](Stepper::hold),
-/// it only waits. Operations of a graph run in the order of recording, and the chunks of a kernel one after the other.
+/// it only waits. More transfers in flight than [`pending_limit`](crate::DeviceOptions::pending_limit) allows are a wait
+/// too, but on a held device, where they go on. Operations of a graph run in the order of recording, and the chunks of a kernel one after the other.
 #[derive(Clone, Debug)]
 pub struct Stepper {
     machine: Arc<Machine>,
