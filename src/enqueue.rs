@@ -12,13 +12,13 @@ use crate::backend::command::Work as What;
 use crate::backend::{Backend, Job};
 use crate::buffer::{Buffer, Source, Target};
 use crate::capture::recorder::Kind;
-use crate::device::{Device, Zeroing};
+use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::fresh::{self, Fresh};
 use crate::graph::Graph;
 use crate::kernel::signature::Role;
 use crate::kernel::{Args, Element, Grid, Kernel, Signature};
 use crate::layout::Layout;
-use crate::memory::allocation::Allocation;
 use crate::phase::CanWait;
 use crate::profile::{self, Profile};
 use crate::readback::ReadFuture;
@@ -73,7 +73,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// # Errors
     /// [`Error::BufferTooBig`] and [`Error::OutOfMemory`], with the numbers; nothing is allocated.
     fn alloc<T: Element>(&mut self, len: usize) -> Result<Buffer<T, B>> {
-        allocate(&mut self.route("alloc")?, len, Fresh::Zeroed)
+        fresh::allocate(&mut self.route("alloc")?, len, Fresh::Zeroed)
     }
 
     /// A buffer of `len` elements with unspecified contents, for those who overwrite all of it.
@@ -81,7 +81,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// # Errors
     /// As for [`alloc`](Enqueue::alloc).
     fn alloc_scratch<T: Element>(&mut self, len: usize) -> Result<Buffer<T, B>> {
-        allocate(&mut self.route("alloc_scratch")?, len, Fresh::Scratch)
+        fresh::allocate(&mut self.route("alloc_scratch")?, len, Fresh::Scratch)
     }
 
     /// Launches `kernel` over `grid` with one tuple of arguments.
@@ -425,61 +425,6 @@ pub(crate) mod sealed {
         fn route(&mut self, operation: &'static str) -> Result<super::Route<'_, B>>;
         fn core(&self) -> &StreamCore<B>;
     }
-}
-
-/// What a fresh buffer holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fresh {
-    Zeroed,
-    Scratch,
-}
-
-fn allocate<T: Element, B: Backend>(
-    route: &mut Route<'_, B>,
-    len: usize,
-    fresh: Fresh,
-) -> Result<Buffer<T, B>> {
-    const { assert!(size_of::<T>() > 0, "an element type without bytes cannot live in device memory") };
-    const { assert!(align_of::<T>() <= 256, "an element type aligned to more than 256 bytes is not supported") };
-    let device = route.core.device.clone();
-    let limit = device.limits.max_buffer;
-    let Some(bytes) = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= limit) else {
-        let requested = len.saturating_mul(size_of::<T>());
-        return Err(route.fail(Error::BufferTooBig { requested, limit }));
-    };
-    let zeroing =
-        if fresh == Fresh::Zeroed || device.zeroing == Zeroing::Always { Fresh::Zeroed } else { fresh };
-    let slot = route.core.slot;
-    let alloc = match route.window {
-        Some(guard) => {
-            let alloc = Allocation::recorded(&device, slot, bytes, guard.window.id);
-            guard.record(|recorder| {
-                recorder.refuse_if_doomed("alloc")?;
-                recorder.bear(&alloc);
-                Ok(())
-            })?;
-            alloc
-        }
-        None if bytes == 0 => Allocation::empty(&device, slot),
-        None => {
-            let alloc = Allocation::placed(&device, slot, bytes, route.core.mode)?;
-            if zeroing == Fresh::Scratch && device.backend.refuses_unwritten_reads() {
-                alloc.taint(Error::ReadBeforeWrite);
-            }
-            alloc
-        }
-    };
-    let buffer = Buffer::new(alloc, len);
-    if zeroing == Fresh::Zeroed && bytes > 0 {
-        route.gather("alloc", |into| {
-            into.buffer(buffer.as_slice(), Access::Write);
-            into.scalar(0u8);
-        });
-        // What the user asked to be zeroed may be left out where nobody can tell; under `Always`, nothing is.
-        let kind = if device.zeroing == Zeroing::Always { Kind::Plain } else { Kind::Zeroing };
-        route.perform("alloc", Job(What::Fill), kind, None)?;
-    }
-    Ok(buffer)
 }
 
 /// Whether every output divides evenly over `outer` rows.

@@ -54,6 +54,13 @@
 //! See [`Error`] and [`ErrorKind`]. An operation that fails taints the bytes that it was to write: reading them returns
 //! the first cause, until they are written again in full.
 //!
+//! # Memory
+//!
+//! Each slot of a device has a pool. Freed bytes go back to it at once, together with the uses that are still in flight,
+//! which their next owner waits for; pages go back to the driver when nothing needs them any more. What is alive is moved
+//! together ([`Stream::compact`]) when memory runs out, except what a graph, an open window or a
+//! [raw address](Buffer::raw) holds where it is. [`Device::memory_report`] tells where the bytes are.
+//!
 //! # Backends
 //!
 //! [`Host`] is always there: an asynchronous device without a GPU, with a stepped mode ([`Device::stepped`]) and injected
@@ -80,6 +87,7 @@ mod device;
 mod enqueue;
 mod error;
 mod failures;
+mod fresh;
 mod graph;
 mod kernel;
 mod layout;
