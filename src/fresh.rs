@@ -52,11 +52,9 @@ pub(crate) fn allocate<T: Element, B: Backend>(
         }
         None if bytes == 0 => Allocation::empty(&device, slot),
         None => {
-            let alloc = Allocation::placed(&device, slot, bytes, route.core.mode)?;
-            if zeroing == Fresh::Scratch && device.backend.refuses_unwritten_reads() {
-                alloc.taint(Error::ReadBeforeWrite);
-            }
-            alloc
+            let told = zeroing == Fresh::Scratch && device.backend.refuses_unwritten_reads();
+            let unwritten = told.then_some(Error::ReadBeforeWrite);
+            Allocation::placed(&device, slot, bytes, route.core.mode, unwritten)?
         }
     };
     let buffer = Buffer::new(alloc, len);

@@ -75,7 +75,7 @@ pub(crate) fn constants<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Rec
         return Ok(());
     }
     let StreamCore { device, slot, by, last, .. } = core;
-    let alloc = Allocation::placed(device, *slot, contents.len(), AllocationMode::Pooled)?;
+    let alloc = Allocation::placed(device, *slot, contents.len(), AllocationMode::Pooled, None)?;
     write(Sender { device, slot: *slot, by, last }, "end", &alloc, contents)?;
     recorder.place_constants(alloc);
     Ok(())

@@ -73,7 +73,8 @@ pub(crate) enum Home<B: Backend> {
 }
 
 impl<B: Backend> Allocation<B> {
-    /// An allocation of `bytes` bytes, more than none, that are there now.
+    /// An allocation of `bytes` bytes, more than none, that are there now. Until they are written, reads of them are told
+    /// that they are `unwritten`, if that is to be told at all.
     ///
     /// # Errors
     /// As for [`reserve`](crate::memory::reserve::reserve).
@@ -82,8 +83,12 @@ impl<B: Backend> Allocation<B> {
         slot: u32,
         bytes: usize,
         mode: AllocationMode,
+        unwritten: Option<Error>,
     ) -> Result<Arc<Self>> {
-        reserve_for(device, slot, bytes, mode, |Reserved { contents, lease, history }, id| {
+        let unwritten = unwritten.map(Arc::new);
+        let told = unwritten.as_ref();
+        reserve_for(device, slot, bytes, mode, told, |Reserved { contents, lease, history }, id| {
+            told.into_iter().for_each(|cause| contents.taint.set(0..bytes, cause.clone()));
             let home = Home::Placed { contents, lease };
             Self::new(device, (id, slot), bytes, home, history, Kind::Buffer)
         })
@@ -102,7 +107,7 @@ impl<B: Backend> Allocation<B> {
     pub(crate) fn table(device: &Arc<DeviceCore<B>>, slot: u32, bytes: usize) -> Result<Arc<Self>> {
         let table = match bytes {
             0 => Self::empty(device, slot),
-            _ => Self::placed(device, slot, bytes, AllocationMode::Pooled)?,
+            _ => Self::placed(device, slot, bytes, AllocationMode::Pooled, None)?,
         };
         table.state.lock().device = Tie::Own(Arc::downgrade(device));
         Ok(table)
@@ -167,8 +172,13 @@ impl<B: Backend> Allocation<B> {
     }
 
     /// Starts anew, for another tenant of `slot`: with the same bytes and the history of their uses, but under another
-    /// name and with no failures.
-    pub(crate) fn revive(&self, device: &Arc<DeviceCore<B>>, slot: u32, id: u64) {
+    /// name and with no failures but that the bytes are `unwritten`, if that is to be told.
+    pub(crate) fn revive(
+        &self,
+        device: &Arc<DeviceCore<B>>,
+        (slot, id): (u32, u64),
+        unwritten: Option<&Arc<Error>>,
+    ) {
         self.id.store(id, Ordering::Relaxed);
         self.owner.set(slot);
         let state = &mut *self.state.lock();
@@ -185,6 +195,8 @@ impl<B: Backend> Allocation<B> {
                     *contents = Arc::new(Contents { page, offset, taint: Taint::default() });
                 }
             }
+            // Before the lock is let go of: a move that is enqueued from then on takes it along.
+            unwritten.into_iter().for_each(|cause| contents.taint.set(0..self.bytes, cause.clone()));
         }
     }
 
@@ -213,13 +225,6 @@ impl<B: Backend> Allocation<B> {
         match &state.home {
             Home::Placed { lease, .. } if state.is_pinned() => lease.bytes(),
             _ => 0,
-        }
-    }
-
-    /// Marks all of the bytes as unwritten, for `cause`. Nobody has used them yet.
-    pub(crate) fn taint(&self, cause: Error) {
-        if let Home::Placed { contents, .. } = &self.state.lock().home {
-            contents.taint.set(0..self.bytes, Arc::new(cause));
         }
     }
 

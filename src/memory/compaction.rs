@@ -59,8 +59,6 @@ struct Progress<'b> {
     done: Compaction,
     /// The driver refused a move: it ends here, with that tenant where it was.
     refusal: Option<Error>,
-    /// A tenant of the page at hand fits on no other.
-    is_cramped: bool,
 }
 
 /// Empties every shared page of the device whose tenants fit on others, on behalf of `by`.
@@ -91,19 +89,14 @@ fn is_outdated<B: Backend>(page: &SharedPage<B>, next: usize) -> bool {
 }
 
 fn empty_pages<'b, B: Backend>(device: &DeviceCore<B>, by: &'b Submitter, worth: Worth) -> Progress<'b> {
-    let mut progress = Progress { by, done: Compaction::default(), refusal: None, is_cramped: false };
-    let (mut tried, mut cramped) = (Vec::new(), Vec::new());
+    let mut progress = Progress { by, done: Compaction::default(), refusal: None };
+    let mut tried: Vec<PageId> = Vec::new();
     while progress.refusal.is_none()
         && let Some(source) = choose(device, worth, &tried)
     {
         tried.push(source);
         while batch(device, source, &mut progress) {}
-        if std::mem::take(&mut progress.is_cramped) {
-            // It stays closed for now: fuller pages would be emptied into what it has left, for no page in the end.
-            cramped.push(source);
-        } else {
-            reopen(device, source);
-        }
+        reopen(device, source);
         let emptied = device.slot(source.slot).pool.lock().remove_empty(source.index);
         if let Some((page, history)) = emptied {
             device.memory.graveyard.condemn(page, history);
@@ -112,7 +105,6 @@ fn empty_pages<'b, B: Backend>(device: &DeviceCore<B>, by: &'b Submitter, worth:
             tried.retain(|page| *page != source);
         }
     }
-    cramped.into_iter().for_each(|page| reopen(device, page));
     progress
 }
 
@@ -132,7 +124,8 @@ fn choose<B: Backend>(device: &DeviceCore<B>, worth: Worth, tried: &[PageId]) ->
             free += page.free_bytes();
             let id = PageId { slot, index };
             let wanted = match worth {
-                Worth::Any => true,
+                // Of a page that is nearly full, many bytes would move for few.
+                Worth::Any => page.used_bytes() <= page.page().bytes / 8 * 7,
                 Worth::Outdated { slot: only } => only == slot && is_outdated(page, next),
             };
             let used = page.used_bytes();
@@ -205,10 +198,7 @@ fn relocate<B: Backend>(
         return false;
     }
     let (old, old_lease) = (old.clone(), *old_lease);
-    let Some(new) = room(device, source, old_lease.bytes()) else {
-        progress.is_cramped = true;
-        return false;
-    };
+    let Some(new) = room(device, source, old_lease.bytes()) else { return false };
     let mut waits = state.uses.history(&(0..tenant.bytes));
     waits.extend(&new.history);
     let contents = [&old, &new.contents];

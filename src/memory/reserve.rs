@@ -57,7 +57,8 @@ pub(crate) fn reserve<B: Backend>(
     Err(Error::OutOfMemory { requested: rounded, held, free_in_pool, largest_free, limit })
 }
 
-/// An allocation of bytes that are there now; `tenant` makes it, with a number of its own.
+/// An allocation of bytes that are there now; `tenant` makes it, with a number of its own, unless there is one that
+/// waits for a tenant, whose bytes are marked as `unwritten`.
 ///
 /// # Errors
 /// As for [`reserve`].
@@ -66,6 +67,7 @@ pub(crate) fn reserve_for<B: Backend>(
     slot: u32,
     bytes: usize,
     mode: AllocationMode,
+    unwritten: Option<&Arc<Error>>,
     tenant: impl Fn(Reserved<B>, u64) -> Arc<Allocation<B>>,
 ) -> Result<Arc<Allocation<B>>> {
     let alignment = device.limits.alignment;
@@ -76,7 +78,7 @@ pub(crate) fn reserve_for<B: Backend>(
         if let Some(alloc) = pool.unstash(bytes) {
             let id = pool.next_allocation(slot);
             drop(pool);
-            alloc.revive(device, slot, id);
+            alloc.revive(device, (slot, id), unwritten);
             return Ok(alloc);
         }
         if let Some(reserved) = pool.block(slot, rounded, Room::Fitting) {

@@ -265,7 +265,7 @@ fn other_threads_work_while_buffers_move() {
     assert!(eventually(|| device.memory_usage().held == 0));
 }
 
-/// Pages that were nearly full were emptied into one that was nearly empty, again and again, and no page came of it.
+/// Pages that were nearly full were emptied into one that was nearly empty, again and again, for no page in the end.
 #[test]
 fn a_pool_that_was_brought_together_is_left_alone() {
     const BYTES: usize = 448 << 10;
