@@ -71,19 +71,16 @@ impl<B: Backend> Graveyard<B> {
     /// The first refusal of the driver. What it refused stays here, and is offered again.
     pub(crate) fn bury(&self, device: &DeviceCore<B>) -> Result<()> {
         let _burial = self.burial.lock();
-        let mut passed = Vec::new();
-        self.state.lock().pages.retain(|(page, history)| {
-            let done = history.iter().all(|mark| device.passed(mark));
-            if done {
-                passed.push(page.clone());
-            }
-            !done
-        });
+        let state = self.state.lock();
+        let passed = state.pages.iter().filter(|(_, history)| history.iter().all(|mark| device.passed(mark)));
+        let passed: Vec<_> = passed.map(|(page, _)| page.clone()).collect();
+        drop(state);
         let mut outcome = Ok(());
         for page in passed {
-            if let Err(error) = free_page(device, &page) {
-                self.state.lock().pages.push((page, Marks::default()));
-                outcome = outcome.and(Err(error));
+            match free_page(device, &page) {
+                // Only now: what is still held must never be found nowhere.
+                Ok(()) => self.state.lock().pages.retain(|(waiting, _)| !Arc::ptr_eq(waiting, &page)),
+                Err(error) => outcome = outcome.and(Err(error)),
             }
         }
         outcome

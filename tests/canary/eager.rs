@@ -2,7 +2,7 @@
 
 use dacapo::host::Severity;
 use dacapo::prelude::*;
-use dacapo::{Call, Error, Zeroing};
+use dacapo::{Call, Error, Layout, Zeroing};
 
 use super::planted::{CANARY, Ground, MODES, SIZES, clean};
 
@@ -140,6 +140,54 @@ fn a_short_transfer_after_a_long_one_carries_only_its_own_bytes() {
         let mut into = vec![1; size];
         s.read_into(short.slice(..size.min(256)).unwrap(), &mut into[..size.min(256)]).unwrap();
         assert!(clean(&into[..size.min(256)]));
+    }
+}
+
+/// The padding between rows is nobody's to write: neither what staging held before nor what the pool did may be there.
+#[test]
+fn a_pitched_transfer_shows_zeros_in_the_padding_and_only_the_rows_elsewhere() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    for (rows, columns, pitch) in [(3, 5, 8), (1, 255, 300), (700, 31, 64), (400, 1543, 1600)] {
+        let layout = Layout::pitched(&[rows, columns], pitch).unwrap();
+        let elements: Vec<u8> = (0..rows * columns).map(|at| at as u8 | 1).collect();
+        let s = &mut ground.streams[0];
+        let mut fresh = s.alloc::<u8>(rows * pitch).unwrap();
+        s.write_pitched(&mut fresh, &layout, &elements).unwrap();
+        let found = ground.seen(1, &fresh);
+        for (row, (found, expected)) in found.chunks(pitch).zip(elements.chunks(columns)).enumerate() {
+            assert!(found[..columns] == *expected && clean(&found[columns..]), "row {row} of {layout:?}");
+        }
+        let s = &mut ground.streams[1];
+        s.fill(&mut fresh, CANARY).unwrap();
+        s.write_pitched(&mut fresh, &layout, &elements).unwrap();
+        assert!(s.read_pitched(&fresh, &layout).unwrap() == elements, "{layout:?}");
+        let other = s.alloc::<u8>(rows * pitch).unwrap();
+        assert!(clean(&s.read_pitched(&other, &layout).unwrap()), "{layout:?}");
+    }
+}
+
+/// A kernel sees the table that its launch brought, to the byte, and nothing of a larger one before it.
+#[test]
+fn a_table_after_a_larger_one_is_only_itself() {
+    let mut ground = Ground::new(Zeroing::OnRequest);
+    let program = Program::<(Uniform<u8>, Out<u8>)>::new("table").host(|(table, y), _| {
+        y.fill(0);
+        y[..table.len()].copy_from_slice(table);
+    });
+    let show = program.load(&ground.device).unwrap();
+    let mut out = ground.streams[0].alloc_scratch::<u8>(64 << 10).unwrap();
+    for size in SIZES.into_iter().filter(|size| *size <= 4096) {
+        for table in [vec![CANARY; 64 << 10], vec![1; size]] {
+            let s = &mut ground.streams[0];
+            let grid = Grid::covering(out.len());
+            s.launch(&show, grid, (&table[..], &mut out)).unwrap();
+            let eager = s.read(&out).unwrap();
+            let (mut graph, ()) = s.record(|w| w.launch(&show, grid, (&table[..], &mut out))).unwrap();
+            graph.replay(s).unwrap();
+            for found in [eager, s.read(&out).unwrap()] {
+                assert!(found[..table.len()] == table && clean(&found[table.len()..]), "{size}");
+            }
+        }
     }
 }
 
