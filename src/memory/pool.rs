@@ -62,6 +62,9 @@ pub(crate) struct Pool<B: Backend> {
     /// Bytes of all its pages, and of those that tenants have.
     pub(crate) held: usize,
     pub(crate) in_use: usize,
+    /// Bytes of the pages that one tenant has to itself, now and at most since the last cleanup.
+    whole_in_use: usize,
+    whole_peak: usize,
     allocations: u64,
 }
 
@@ -83,7 +86,18 @@ impl<B: Backend> Default for Pool<B> {
     fn default() -> Self {
         let (shared, kept, stash) = (Vec::new(), Vec::new(), Vec::new());
         let whole = Tenants::default();
-        Pool { shared, latest: 0, whole, kept, stash, held: 0, in_use: 0, allocations: 0 }
+        Pool {
+            shared,
+            latest: 0,
+            whole,
+            kept,
+            stash,
+            held: 0,
+            in_use: 0,
+            whole_in_use: 0,
+            whole_peak: 0,
+            allocations: 0,
+        }
     }
 }
 
@@ -170,9 +184,14 @@ impl<B: Backend> Pool<B> {
         Some(Reserved { contents, lease, history })
     }
 
-    /// A kept page: of exactly these bytes, or the smallest that does not waste more than a quarter of them.
+    /// A kept page: of exactly these bytes, or the smallest that does not waste more than a quarter of them. Where a new
+    /// page would be too much, one that wastes as much as they are is better than none.
     pub(crate) fn kept(&mut self, slot: u32, bytes: usize, fit: Fit) -> Option<Reserved<B>> {
-        let spare = if fit == Fit::Exact { 0 } else { bytes / 4 };
+        let spare = match fit {
+            Fit::Exact => 0,
+            Fit::Close if self.whole_held() + bytes > self.whole_bound(bytes) => bytes,
+            Fit::Close => bytes / 4,
+        };
         let fits =
             |kept: &Kept<B>| kept.fit == fit && kept.page.bytes >= bytes && kept.page.bytes - bytes <= spare;
         let candidates = self.kept.iter().enumerate().filter(|(_, kept)| fits(kept));
@@ -181,14 +200,39 @@ impl<B: Backend> Pool<B> {
         Some(self.occupy(slot, page, fit, history))
     }
 
-    /// Takes a new page in, for one tenant.
-    pub(crate) fn add_whole(&mut self, slot: u32, page: Arc<Page<B>>, fit: Fit) -> Reserved<B> {
+    /// Takes a new page in, for one tenant; with it come the kept pages that leave for it, the oldest first.
+    pub(crate) fn add_whole(
+        &mut self,
+        slot: u32,
+        page: Arc<Page<B>>,
+        fit: Fit,
+    ) -> (Reserved<B>, Vec<(Arc<Page<B>>, Marks)>) {
         self.held += page.bytes;
-        self.occupy(slot, page, fit, Marks::default())
+        let reserved = self.occupy(slot, page, fit, Marks::default());
+        let mut leaving = Vec::new();
+        while self.whole_held() > self.whole_bound(0) && !self.kept.is_empty() {
+            let Kept { page, history, .. } = self.kept.remove(0);
+            self.held -= page.bytes;
+            leaving.push((page, history));
+        }
+        (reserved, leaving)
+    }
+
+    /// Bytes of the pages that one tenant has to itself, or had.
+    fn whole_held(&self) -> usize {
+        self.whole_in_use + self.kept.iter().map(|kept| kept.page.bytes).sum::<usize>()
+    }
+
+    /// How many bytes of such pages there may be, once a tenant of `more` bytes has come: twice what tenants had at once.
+    /// Pages that fit nobody any more would else stay until a cleanup.
+    fn whole_bound(&self, more: usize) -> usize {
+        self.whole_peak.max(self.whole_in_use + more).saturating_mul(2)
     }
 
     fn occupy(&mut self, slot: u32, page: Arc<Page<B>>, fit: Fit, history: Marks) -> Reserved<B> {
         self.in_use += page.bytes;
+        self.whole_in_use += page.bytes;
+        self.whole_peak = self.whole_peak.max(self.whole_in_use);
         let lease = Lease::Whole { slot, tenant: self.whole.insert(), bytes: page.bytes, fit };
         Reserved::new(page, lease, history)
     }
@@ -234,6 +278,7 @@ impl<B: Backend> Pool<B> {
 
     /// Takes off every page that has no tenant.
     pub(crate) fn remove_free(&mut self) -> Vec<(Arc<Page<B>>, Marks)> {
+        self.whole_peak = self.whole_in_use;
         let mut removed: Vec<_> = self.kept.drain(..).map(|kept| (kept.page, kept.history)).collect();
         self.held -= removed.iter().map(|(page, _)| page.bytes).sum::<usize>();
         removed.extend((0..self.shared.len()).filter_map(|index| self.remove_empty(index)));
@@ -276,6 +321,7 @@ pub(crate) fn release<B: Backend>(
         Lease::Whole { slot, tenant, bytes, fit } => {
             let mut pool = device.slot(slot).pool.lock();
             pool.in_use -= bytes;
+            pool.whole_in_use -= bytes;
             pool.whole.remove(tenant);
             pool.kept.push(Kept { page: contents.page.clone(), fit, history });
             let oldest = (pool.kept.len() > KEPT).then(|| pool.kept.remove(0));

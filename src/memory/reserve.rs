@@ -172,7 +172,9 @@ fn whole<B: Backend>(
     }
     for size in page_sizes {
         if let Some(page) = page(device, size)? {
-            return Ok(Some(pool.lock().add_whole(slot, page, fit)));
+            let (reserved, leaving) = pool.lock().add_whole(slot, page, fit);
+            leaving.into_iter().for_each(|(page, history)| device.memory.graveyard.condemn(page, history));
+            return Ok(Some(reserved));
         }
     }
     Ok(None)

@@ -97,3 +97,28 @@ fn pages_come_in_few_sizes_and_grow_with_the_demand() {
     }
     assert_eq!(device.faults().count(Call::Allocate), before + 1);
 }
+
+/// Pages of sizes that nobody asks for any more were kept by their number, however large they were.
+#[test]
+fn free_pages_of_large_buffers_are_kept_up_to_what_was_in_use_at_once() {
+    let (device, _) = working(1);
+    let mut stream = device.stream().unwrap();
+    let mib = |n: usize| n << 20;
+    // One buffer at a time, of every size from 1 to 32 MiB: the peak is 32.
+    for round in 0..3 {
+        for n in 1..=32 {
+            drop(stream.alloc_scratch::<u8>(mib(n * 7 % 33)).unwrap());
+            assert!(eventually(|| device.memory_usage().held <= 2 * mib(32)), "round {round}, {n} MiB");
+        }
+    }
+    // And sizes that come again and again find their pages.
+    stream.memory_cleanup().unwrap();
+    let sizes = [32, 3, 11, 3, 15, 1].map(mib);
+    let round = |stream: &mut Stream| {
+        sizes.iter().for_each(|bytes| drop(stream.alloc_scratch::<u8>(*bytes).unwrap()));
+    };
+    round(&mut stream);
+    let warm = device.faults().count(Call::Allocate);
+    (0..20).for_each(|_| round(&mut stream));
+    assert_eq!(device.faults().count(Call::Allocate), warm);
+}
