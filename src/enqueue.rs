@@ -239,8 +239,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             Some(guard) => guard.record(|recorder| {
                 recorder.refuse_if_doomed("embed")?;
                 let list = &graph.core.list;
-                recorder.embed(&graph.core.members, &list.nodes, &list.uses, &list.scalars);
-                Ok(())
+                recorder.embed(&graph.core.members, &list.nodes, &list.uses, &list.scalars)
             }),
         }
     }

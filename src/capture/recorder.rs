@@ -170,14 +170,19 @@ impl<B: Backend> Recorder<B> {
         }
     }
 
-    /// Appends the nodes of a sealed graph, whose allocations are `members`.
+    /// Appends the nodes of a sealed graph, whose allocations are `members`. On an error nothing is appended, and the
+    /// recording is doomed.
     pub(crate) fn embed(
         &mut self,
         members: &[Arc<Allocation<B>>],
         nodes: &[Node<B>],
         uses: &[Use],
         scalars: &[u8],
-    ) {
+    ) -> Result<()> {
+        if uses.iter().any(|used| used.alloc as usize >= members.len()) {
+            let reason = "the graph uses memory that it does not know";
+            return Err(self.fail(Error::Unsupported { operation: "embed", reason }));
+        }
         let map: Vec<u32> = members.iter().map(|alloc| self.touch(alloc, Birth::Outside)).collect();
         let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
         let own = |alloc: u32| map.get(alloc as usize).copied().unwrap_or(alloc);
@@ -191,6 +196,7 @@ impl<B: Backend> Recorder<B> {
             // A child's zeroing was found necessary when the child was sealed.
             kind: if node.kind == Kind::Zeroing { Kind::Plain } else { node.kind },
         }));
+        Ok(())
     }
 
     /// Dooms the recording with `error`, unless it is already doomed; returns the error.

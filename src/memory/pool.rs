@@ -74,6 +74,9 @@ struct Stashed<B: Backend> {
     leased: usize,
 }
 
+/// Pages that leave a pool, and what must have passed before the driver gets them.
+pub(crate) type Leaving<B> = Vec<(Arc<Page<B>>, Marks)>;
+
 /// A whole page without a tenant.
 struct Kept<B: Backend> {
     page: Arc<Page<B>>,
@@ -201,12 +204,7 @@ impl<B: Backend> Pool<B> {
     }
 
     /// Takes a new page in, for one tenant; with it come the kept pages that leave for it, the oldest first.
-    pub(crate) fn add_whole(
-        &mut self,
-        slot: u32,
-        page: Arc<Page<B>>,
-        fit: Fit,
-    ) -> (Reserved<B>, Vec<(Arc<Page<B>>, Marks)>) {
+    pub(crate) fn add_whole(&mut self, slot: u32, page: Arc<Page<B>>, fit: Fit) -> (Reserved<B>, Leaving<B>) {
         self.held += page.bytes;
         let reserved = self.occupy(slot, page, fit, Marks::default());
         let mut leaving = Vec::new();
@@ -277,9 +275,9 @@ impl<B: Backend> Pool<B> {
     }
 
     /// Takes off every page that has no tenant.
-    pub(crate) fn remove_free(&mut self) -> Vec<(Arc<Page<B>>, Marks)> {
+    pub(crate) fn remove_free(&mut self) -> Leaving<B> {
         self.whole_peak = self.whole_in_use;
-        let mut removed: Vec<_> = self.kept.drain(..).map(|kept| (kept.page, kept.history)).collect();
+        let mut removed: Leaving<B> = self.kept.drain(..).map(|kept| (kept.page, kept.history)).collect();
         self.held -= removed.iter().map(|(page, _)| page.bytes).sum::<usize>();
         removed.extend((0..self.shared.len()).filter_map(|index| self.remove_empty(index)));
         while self.shared.pop_if(|entry| entry.is_none()).is_some() {}

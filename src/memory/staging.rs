@@ -230,7 +230,8 @@ impl Room {
             Memory::Heap(bytes) => bytes,
             Memory::Theirs(bytes) => bytes.bytes(),
         };
-        all.get(..self.len).unwrap_or(all)
+        // What is shorter than it says has none that may be shown.
+        all.get(..self.len).unwrap_or_default()
     }
 
     /// The bytes, to be overwritten; those of the user's are not.
