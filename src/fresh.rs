@@ -31,18 +31,17 @@ pub(crate) fn allocate<T: Element, B: Backend>(
 ) -> Result<Buffer<T, B>> {
     const { assert!(size_of::<T>() > 0, "an element type without bytes cannot live in device memory") };
     const { assert!(align_of::<T>() <= 256, "an element type aligned to more than 256 bytes is not supported") };
-    let device = route.core.device.clone();
-    let limit = device.limits.max_buffer;
+    let limit = route.core.device.limits.max_buffer;
     let Some(bytes) = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= limit) else {
         let requested = len.saturating_mul(size_of::<T>());
         return Err(route.fail(Error::BufferTooBig { requested, limit }));
     };
-    let zeroing =
-        if fresh == Fresh::Zeroed || device.zeroing == Zeroing::Always { Fresh::Zeroed } else { fresh };
-    let slot = route.core.slot;
+    let (device, slot) = (&route.core.device, route.core.slot);
+    let always = device.zeroing == Zeroing::Always;
+    let is_zeroed = fresh == Fresh::Zeroed || always;
     let alloc = match route.window {
         Some(guard) => {
-            let alloc = Allocation::recorded(&device, slot, bytes, guard.window.id);
+            let alloc = Allocation::recorded(device, slot, bytes, guard.window.id);
             guard.record(|recorder| {
                 recorder.refuse_if_doomed("alloc")?;
                 recorder.bear(&alloc);
@@ -50,21 +49,21 @@ pub(crate) fn allocate<T: Element, B: Backend>(
             })?;
             alloc
         }
-        None if bytes == 0 => Allocation::empty(&device, slot),
+        None if bytes == 0 => Allocation::empty(device, slot),
         None => {
-            let told = zeroing == Fresh::Scratch && device.backend.refuses_unwritten_reads();
+            let told = !is_zeroed && device.backend.refuses_unwritten_reads();
             let unwritten = told.then_some(Error::ReadBeforeWrite);
-            Allocation::placed(&device, slot, bytes, route.core.mode, unwritten)?
+            Allocation::placed(device, slot, bytes, route.core.mode, unwritten)?
         }
     };
     let buffer = Buffer::new(alloc, len);
-    if zeroing == Fresh::Zeroed && bytes > 0 {
+    if is_zeroed && bytes > 0 {
         route.gather("alloc", |into| {
             into.buffer(buffer.as_slice(), Access::Write);
             into.scalar(0u8);
         });
         // What the user asked to be zeroed may be left out where nobody can tell; under `Always`, nothing is.
-        let kind = if device.zeroing == Zeroing::Always { Kind::Plain } else { Kind::Zeroing };
+        let kind = if always { Kind::Plain } else { Kind::Zeroing };
         route.perform("alloc", Job(Work::Fill), kind, None)?;
     }
     Ok(buffer)

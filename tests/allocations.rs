@@ -121,6 +121,31 @@ fn add(device: &Device) -> Add {
     add.load(device).unwrap()
 }
 
+/// Buffers that come and go in the same sizes, used and unused, on one slot and in one loop.
+fn scratch_that_comes_and_goes_allocates_nothing() {
+    let device = device();
+    let (add, mut stream) = (add(&device), device.stream().unwrap());
+    let sizes = [1, 100, 4096, 1 << 20];
+    let mut kept = Some(stream.alloc::<u64>(1).unwrap());
+    fill_the_queue(&device, &mut stream);
+    never_allocates_once_warm("scratch that comes and goes", || {
+        counted(|| {
+            for _ in 0..3 {
+                for bytes in sizes {
+                    drop(stream.alloc_scratch::<u8>(bytes).unwrap());
+                }
+                let mut used = stream.alloc_scratch::<u64>(1).unwrap();
+                stream.fill(&mut used, 7).unwrap();
+                stream.launch(&add, Grid::covering(GRID), (&mut used, 1u64)).unwrap();
+                // Nothing in flight refers to the last one's bytes when it goes.
+                stream.sync().unwrap();
+                kept = Some(used);
+            }
+        })
+    });
+    assert_eq!(stream.read(&kept.unwrap()).unwrap(), [8]);
+}
+
 /// A block of arguments made anew for each launch would be an allocation a launch.
 fn launches_allocate_nothing() {
     let device = device();
@@ -411,7 +436,8 @@ fn recorded_launches_with_new_tables_allocate_nothing() {
 }
 
 fn main() {
-    let cases: [(&str, fn()); 15] = [
+    let cases: [(&str, fn()); 16] = [
+        ("scratch_that_comes_and_goes_allocates_nothing", scratch_that_comes_and_goes_allocates_nothing),
         ("launches_allocate_nothing", launches_allocate_nothing),
         ("launches_on_two_slots_allocate_nothing", launches_on_two_slots_allocate_nothing),
         ("copies_and_fills_allocate_nothing", copies_and_fills_allocate_nothing),
