@@ -139,7 +139,7 @@ pub enum Error {
     },
     /// No memory, although everything that could be given back was.
     #[error(
-        "out of memory: {requested} bytes requested with {held} held (limit {}); {free_in_pool} of them are free, the largest piece has {largest_free}",
+        "out of memory: {requested} bytes requested with {held} held (limit {}); {free_in_pool} of them are free in its pool, the largest piece has {largest_free}",
         Limitless(*limit)
     )]
     OutOfMemory {

@@ -297,7 +297,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::InCallback`]; nothing is moved. What the driver says of a move that it refuses:
     /// what was moved before stays moved, and everything else where it is. A move that fails when it runs taints the buffer
-    /// that it was to move, and is reported by this stream's next [`sync`](crate::Enqueue::sync).
+    /// that it was to move, and is reported by this stream's next [`sync`](crate::Enqueue::sync) after that: moves run in
+    /// the queues of the pages that they empty, and `sync` waits for its own stream's work alone.
     pub fn compact(&mut self) -> Result<Compaction>
     where
         P: CanPrepare,
@@ -336,7 +337,9 @@ impl<B: Backend> StreamCore<B> {
     pub(crate) fn compact(&mut self) -> Result<Compaction> {
         callback::refuse("compact")?;
         self.device.poison.check()?;
+        let alone = compaction::alone(&self.device);
         let done = compaction::compact(&self.device, &self.by)?;
+        drop(alone);
         self.device.poison.check()?;
         Ok(done)
     }

@@ -7,6 +7,9 @@
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
 
 use crate::access::Access;
 use crate::backend::command::Work as What;
@@ -61,6 +64,15 @@ struct Progress<'b> {
     refusal: Option<Error>,
 }
 
+/// Until it is dropped, nobody else moves tenants: pages that are being emptied take nobody, and would look full.
+///
+/// Others' moves may wait for the device for as long as it likes. Who has waited for them for a while goes on beside
+/// them, and finds less room.
+pub(crate) fn alone<B: Backend>(device: &DeviceCore<B>) -> Option<MutexGuard<'_, ()>> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    device.memory.moving.try_lock_for(PATIENCE)
+}
+
 /// Empties every shared page of the device whose tenants fit on others, on behalf of `by`.
 ///
 /// # Errors
@@ -78,7 +90,8 @@ pub(crate) fn before_capture<B: Backend>(device: &DeviceCore<B>, slot: u32) {
     let shared = || pool.shared.iter().flatten();
     let worth = shared().count() > 1 && shared().any(|page| is_outdated(page, next));
     drop(pool);
-    if worth {
+    // Another thread's moves do as well, and a window waits for nobody.
+    if worth && let Some(_alone) = device.memory.moving.try_lock() {
         // Where the driver refuses to move, the capture goes on with the pages that there are.
         empty_pages(device, &device.by, Worth::Outdated { slot });
     }

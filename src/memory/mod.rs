@@ -64,6 +64,8 @@ pub(crate) struct Memory<B: Backend> {
     pub(crate) dedicated: Occupied,
     limit: Option<usize>,
     pub(crate) graveyard: Arc<Graveyard<B>>,
+    /// Held by who moves tenants together (see [`compaction::alone`]).
+    pub(crate) moving: Mutex<()>,
     /// What each graph that lives has of its own.
     pub(crate) arenas: Mutex<Vec<Arena>>,
     graphs: AtomicU64,
@@ -107,7 +109,7 @@ impl<B: Backend> Memory<B> {
     pub(crate) fn new(limit: Option<usize>) -> Self {
         let (held, dedicated, arenas) = (AtomicUsize::new(0), Occupied::default(), Mutex::default());
         let graphs = AtomicU64::new(0);
-        Memory { held, dedicated, limit, graveyard: Graveyard::new(), arenas, graphs }
+        Memory { held, dedicated, limit, graveyard: Graveyard::new(), moving: Mutex::new(()), arenas, graphs }
     }
 
     /// A number for a new graph.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
+
 use crate::backend::{Backend, Page, Waiter};
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
@@ -44,10 +46,17 @@ pub(crate) fn reserve<B: Backend>(
     if let Some(reserved) = try_reserve(device, slot, rounded, mode, Attempt::First)? {
         return Ok(reserved);
     }
-    reclaim(device, rounded);
+    // Nobody moves tenants before this has looked at what was found.
+    let alone = reclaim(device, rounded);
     if let Some(reserved) = try_reserve(device, slot, rounded, mode, Attempt::Last)? {
         return Ok(reserved);
     }
+    if mode == AllocationMode::Pooled
+        && let Some(reserved) = elsewhere(device, slot, rounded)
+    {
+        return Ok(reserved);
+    }
+    drop(alone);
     device.poison.check()?;
     let pool = device.slot(slot).pool.lock();
     let (free_in_pool, largest_free) = (pool.free_bytes(), pool.largest_free());
@@ -157,6 +166,15 @@ fn pooled<B: Backend>(
     dedicated(device, bytes)
 }
 
+/// A block of another slot's pool: free bytes are no use to the device as long as their own slot alone may have them.
+fn elsewhere<B: Backend>(device: &DeviceCore<B>, slot: u32, bytes: usize) -> Option<Reserved<B>> {
+    let mut others = (0..device.slots.len() as u32).filter(|other| *other != slot);
+    others.find_map(|other| {
+        pool::unstash_all(device, other);
+        device.slot(other).pool.lock().block(other, bytes, Room::Any)
+    })
+}
+
 /// A page to itself, which the pool keeps afterwards: one that it kept, or a new one of the first of `page_sizes` to
 /// be had.
 fn whole<B: Backend>(
@@ -208,19 +226,23 @@ fn hold<B: Backend>(device: &DeviceCore<B>, bytes: usize) -> bool {
     device.memory.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok()
 }
 
-/// Finds room for `bytes` bytes: gives back what is free, and if that is not enough, moves tenants together.
-fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) {
+/// Finds room for `bytes` bytes: gives back what is free, and if that is not enough, moves tenants together. Returns what
+/// keeps others from doing so until the bytes are taken.
+fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) -> Option<MutexGuard<'_, ()>> {
     release_free(device);
     let held = device.memory.held.load(Ordering::Relaxed);
     // Where the limit was what stood in the way, it tells when that is done; a driver does not.
     let fits = device.memory.limit.is_some_and(|limit| held.saturating_add(bytes) <= limit);
     if fits {
-        return;
+        return None;
     }
-    // One that the driver broke off may have emptied pages before that.
-    if !matches!(compaction::compact(device, &device.by), Ok(done) if done.pages == 0) {
+    let alone = compaction::alone(device);
+    // Whatever comes of it: pages that it emptied before the driver broke it off, or that others did, wait to go.
+    let _ = compaction::compact(device, &device.by);
+    if device.memory.graveyard.pages() > 0 {
         release_free(device);
     }
+    alone
 }
 
 /// Gives back what is free, waiting a while for work in flight that holds it. What the driver refuses to take stays

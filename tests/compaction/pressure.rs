@@ -1,10 +1,14 @@
 //! What a reservation does when there is no memory, and how pages are sized.
 
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use dacapo::host::HostOptions;
 use dacapo::prelude::*;
 use dacapo::{AllocationMode, Call, DeviceOptions, Error};
 
 use crate::support::{LEN, eventually, filled, working};
-use crate::{PAGE_BYTES, sparse, verify};
+use crate::{PAGE, PAGE_BYTES, sparse, verify};
 
 /// Free bytes in pieces that do not fit are worth something once their neighbours have moved.
 #[test]
@@ -31,6 +35,60 @@ fn a_reservation_that_finds_no_memory_moves_buffers_together() {
     assert_eq!(free_in_pool, PAGE_BYTES - buffers.len() * LEN * 4);
     assert!(largest_free > 0 && largest_free <= free_in_pool, "{largest_free}");
     verify(&mut stream, &buffers);
+}
+
+/// A device at its limit had nothing for a slot without a page, however empty the pages of the others were.
+#[test]
+fn at_the_limit_the_free_bytes_of_any_slot_serve_every_slot() {
+    let options = DeviceOptions::new().max_streams(2).memory_limit(PAGE_BYTES);
+    let device = Device::<Host>::open(options).unwrap();
+    let [mut stream, mut other] = [0; 2].map(|_| device.stream().unwrap());
+    let first = filled(&mut stream, 1.0);
+    let guests: Vec<_> = (2..10).map(|i| (i as f32, filled(&mut other, i as f32))).collect();
+    assert_eq!(device.memory_usage().held, PAGE_BYTES);
+    verify(&mut stream, &[(1.0, first)]);
+    verify(&mut other, &guests);
+    drop(guests);
+    other.sync().unwrap();
+    stream.memory_cleanup().unwrap();
+    assert!(eventually(|| device.memory_usage().held == 0));
+}
+
+/// While a page is emptied it takes no tenant, and looked full to whoever ran out of memory meanwhile.
+#[test]
+fn a_reservation_waits_for_what_another_thread_moves_together() {
+    let host = HostOptions::new().in_flight(1);
+    let options = DeviceOptions::new().max_streams(2).memory_limit(2 * PAGE_BYTES).backend(host);
+    let device = Device::open(options).unwrap();
+    let [mut stream, mut other] = [0; 2].map(|_| device.stream().unwrap());
+    // Room for two buffers on the page of the one slot, but not side by side; and one on that of the other, which fits.
+    let mut full: Vec<_> = (0..PAGE).map(|i| (i as f32, filled(&mut stream, i as f32))).collect();
+    drop((full.remove(11), full.remove(7)));
+    let mut single = filled(&mut other, 99.0);
+    stream.memory_cleanup().unwrap();
+    // The queue that the moves go through is full until the gate opens.
+    let (open, gate) = channel::<()>();
+    let (entered, enter) = channel();
+    let call = move || {
+        entered.send(()).unwrap();
+        gate.recv().unwrap();
+    };
+    other.host_call(call).unwrap();
+    enter.recv().unwrap();
+    other.fill(&mut single, 98.0).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream.compact().unwrap());
+        // For the other thread to get as far as the full queue, and for this one to get there too.
+        const A_WHILE: Duration = Duration::from_millis(50);
+        std::thread::sleep(A_WHILE);
+        scope.spawn(move || {
+            std::thread::sleep(A_WHILE);
+            open.send(()).unwrap();
+        });
+        drop(other.alloc_scratch::<f32>(2 * LEN).unwrap());
+    });
+    verify(&mut stream, &full);
+    verify(&mut other, &[(98.0, single)]);
 }
 
 /// A request that no device could serve would else cost everybody their caches.
