@@ -2,16 +2,22 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use crate::access::Access;
 use crate::backend::command::Work;
-use crate::backend::{Backend, Job};
+use crate::backend::{Backend, Command, Contents, Job, Region};
 use crate::buffer::Buffer;
 use crate::capture::recorder::Kind;
 use crate::device::Zeroing;
 use crate::error::{Error, Result};
 use crate::kernel::Element;
+use crate::memory::Reserved;
 use crate::memory::allocation::Allocation;
-use crate::submit::Route;
+use crate::order::{Mark, Marks};
+use crate::stream::StreamCore;
+use crate::submit::{Route, wait_for};
+use crate::taint::Taint;
 
 /// What a fresh buffer holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,4 +73,31 @@ pub(crate) fn allocate<T: Element, B: Backend>(
         route.perform("alloc", Job(Work::Fill), kind, None)?;
     }
     Ok(buffer)
+}
+
+/// Zeroes `bytes` bytes that nobody has yet: whoever gets them waits for that, and finds them as unwritten as they were.
+///
+/// # Errors
+/// What the driver says; nothing was enqueued.
+pub(crate) fn zero<B: Backend>(core: &StreamCore<B>, bytes: usize, reserved: &mut Reserved<B>) -> Result<()> {
+    let StreamCore { device, slot, by, .. } = core;
+    let of = device.slot(*slot);
+    let mut lane = device.lane(*slot);
+    wait_for(device, *slot, &reserved.history)?;
+    let Contents { page, offset, .. } = &*reserved.contents;
+    // Of its own, so that the bytes still count as unwritten when it is done.
+    let contents = Arc::new(Contents { page: page.clone(), offset: *offset, taint: Taint::default() });
+    let mut args = of.spares.take();
+    args.regions.push(Region { contents: Some(contents), start: 0, end: bytes, access: Access::Write });
+    args.scalars.push(0);
+    let mark = Mark { slot: *slot, seq: lane.seq + 1 };
+    let mut command = Command { job: Job(Work::Fill), args };
+    if let Err(fault) = device.backend.submit(&of.queue, mark.seq, by, &mut command) {
+        of.spares.give(command.args);
+        return Err(device.poison.absorb(fault));
+    }
+    lane.seq = mark.seq;
+    reserved.history = Marks::default();
+    reserved.history.add(mark);
+    Ok(())
 }

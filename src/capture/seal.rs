@@ -12,8 +12,9 @@ use crate::callback;
 use crate::capture::options::{CaptureOptions, Order};
 use crate::capture::recorder::{Kind, Node, Recorder, summary};
 use crate::capture::window::{WindowGuard, retire};
-use crate::device::DeviceCore;
+use crate::device::{DeviceCore, Zeroing};
 use crate::error::{Error, Result};
+use crate::fresh;
 use crate::graph::flow::{self, Dag, Footprint, Use};
 use crate::graph::plan::{Plan, Request, plan};
 use crate::graph::{Graph, GraphCore, NodeList, reach::Reach, zeroing};
@@ -109,6 +110,10 @@ impl<'r, B: Backend> Sealing<'r, B> {
             .backend
             .seal(commands, &dag, self.fleeting(&contents))
             .map_err(|fault| device.poison.absorb(fault))?;
+        if device.zeroing == Zeroing::Always {
+            // Before the first replay they are unwritten, and a kernel that leaves its output so would show old bytes.
+            survivors.zero(self.core)?;
+        }
         let footprints = footprints(&list, members.len());
         let order = self.join(&members, &footprints, survivors);
         let id = device.memory.next_graph();
@@ -362,6 +367,12 @@ impl<'r, B: Backend> Sealing<'r, B> {
 struct Survivors<'d, B: Backend> {
     device: &'d DeviceCore<B>,
     reserved: Vec<(Arc<Allocation<B>>, Reserved<B>)>,
+}
+
+impl<B: Backend> Survivors<'_, B> {
+    fn zero(&mut self, core: &StreamCore<B>) -> Result<()> {
+        self.reserved.iter_mut().try_for_each(|(alloc, reserved)| fresh::zero(core, alloc.bytes, reserved))
+    }
 }
 
 impl<B: Backend> Drop for Survivors<'_, B> {

@@ -196,6 +196,25 @@ fn under_always_not_even_a_kernel_that_leaves_its_output_unwritten_shows_old_byt
     }
 }
 
+/// Its zeroing is a node of the graph, and so a kernel outside that ran before any replay found old bytes.
+#[test]
+fn under_always_a_kernel_that_leaves_its_output_unwritten_shows_no_old_bytes_before_the_first_replay() {
+    for ask in [Ask::Zeroed, Ask::Scratch] {
+        let mut ground = Ground::new(Zeroing::Always);
+        let lazy = Program::<(Out<u8>,)>::new("lazy").host(|(y,), _| y[0] = 1).load(&ground.device).unwrap();
+        for size in SIZES {
+            let [s, other] = &mut ground.streams;
+            let (mut graph, mut born) = s.record(|w| ask.alloc(w, size)).unwrap();
+            assert!(matches!(s.read(&born), Err(Error::NotReplayed)), "{size} bytes, {ask:?}");
+            other.launch(&lazy, Grid::covering(size), (&mut born,)).unwrap();
+            let found = other.read(&born).unwrap();
+            assert!(found[0] == 1 && clean(&found[1..]), "{size} bytes, {ask:?}");
+            graph.replay(s).unwrap();
+            assert!(clean(&s.read(&born).unwrap()), "{size} bytes, {ask:?}");
+        }
+    }
+}
+
 /// What a recording that never became a graph was to hold is an error, whatever the bytes would have been.
 #[test]
 fn a_buffer_of_a_recording_that_was_given_up_shows_nothing() {
