@@ -176,16 +176,15 @@ impl Staging {
             state.in_use += class;
             return Ok(Some(self.room(block, len)));
         }
-        let mut surplus = Vec::new();
         let room = self.pool.limit - class;
-        if state.held > room {
-            let excess = state.held - room;
-            state.evict(excess, &mut surplus);
-        }
-        if state.held > room {
+        if state.in_use > room {
+            // Giving up what is free would not be enough.
             state.fallbacks += 1;
             return Ok(None);
         }
+        let mut surplus = Vec::new();
+        let excess = state.held.saturating_sub(room);
+        state.evict(excess, &mut surplus);
         // Counted before the driver is asked, which is not done under the lock.
         state.held += class;
         state.in_use += class;
@@ -372,6 +371,7 @@ mod tests {
         assert_eq!(staging.report().held, 3072);
         let exhausted = staging.copy(&[3; 4096], nothing).unwrap();
         assert_eq!((exhausted.bytes().len(), staging.report().fallbacks), (4096, 1));
+        assert_eq!(staging.report().held, 3072, "nothing is given up in vain");
         drop(used);
         let fits = staging.copy(&[4; 4096], pin).unwrap();
         assert_eq!(staging.report(), StagingReport { held: 4096, in_use: 4096, fallbacks: 1 });
