@@ -75,6 +75,8 @@ impl Marks {
 pub(crate) struct Uses {
     /// Sorted, disjoint, none empty; bytes in no segment were never used.
     segments: SmallVec<[Segment; 1]>,
+    /// At how many pieces it is worth while to look for some that have passed.
+    prune_at: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -171,6 +173,16 @@ impl Uses {
     /// How many pieces the bytes fall into.
     pub(crate) fn pieces(&self) -> usize {
         self.segments.len()
+    }
+
+    /// Forgets what `passed` says is done, where there are many pieces: once for every doubling of what stays, so that a
+    /// buffer that is written piece by piece costs the same for every piece.
+    pub(crate) fn tidy(&mut self, passed: impl Fn(Mark) -> bool) {
+        const MANY: usize = 64;
+        if self.segments.len() > self.prune_at.max(MANY) {
+            self.prune(|mark| !passed(mark));
+            self.prune_at = self.segments.len() * 2;
+        }
     }
 
     /// Forgets which bytes had which uses: all between the first and the last had all of them.
@@ -433,6 +445,24 @@ mod tests {
         assert_eq!(waits(&uses, 4..8, Access::Read), [mark(0, 1)]);
         assert_eq!(waits(&uses, 0..2, Access::Write), [mark(1, 1)]);
         assert_eq!(waits(&uses, 3..5, Access::Write), [mark(0, 1), mark(1, 1), mark(2, 1)]);
+    }
+
+    /// A buffer that was written in a thousand parts looked at a thousand records for the next one.
+    #[test]
+    fn parts_whose_uses_have_passed_are_forgotten_and_no_others() {
+        let mut uses = Uses::default();
+        for n in 0..1000 {
+            uses.record(n * 8..n * 8 + 8, Access::Write, mark(0, n as u64));
+            uses.tidy(|mark| mark.seq + 10 < n as u64);
+            assert!(uses.pieces() <= 65, "{}", uses.pieces());
+        }
+        assert_eq!(waits(&uses, 7992..8000, Access::Read), [mark(0, 999)]);
+        let mut kept = Uses::default();
+        for n in 0..1000 {
+            kept.record(n * 8..n * 8 + 8, Access::Write, mark(0, n as u64));
+            kept.tidy(|_| false);
+        }
+        assert_eq!(waits(&kept, 0..8, Access::Read), [mark(0, 0)]);
     }
 
     #[test]

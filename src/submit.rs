@@ -147,7 +147,7 @@ impl<B: Backend> Sender<'_, B> {
         let kept = Kept::of(&job);
         let failed = step.submit(mark.seq, by, Command { job, args });
         (lane.seq, *last) = (mark.seq, mark.seq);
-        uses.iter().for_each(|used| publish(used, mark));
+        uses.iter().for_each(|used| publish(device, used, mark));
         let passed = match kept {
             // What failed to enqueue is nothing that the device touches.
             Some(kept) if failed.is_none() => drops::keep(device, slot, &mut lane, mark.seq, kept),
@@ -177,11 +177,12 @@ fn objects_of<B: Backend>(used: &UseOf<B>, visit: &mut dyn FnMut(&order::Owner))
 }
 
 /// Writes a use down, in the allocation and in the graphs that it conflicts with.
-fn publish<B: Backend>(used: &UseOf<B>, mark: Mark) {
+fn publish<B: Backend>(device: &DeviceCore<B>, used: &UseOf<B>, mark: Mark) {
     let mut state = used.alloc.state.lock();
     let range = used.range();
     state.conflicting(&range, used.access).for_each(|graph| graph.note(mark));
     state.uses.record(range, used.access, mark);
+    state.uses.tidy(|mark| device.passed(mark));
 }
 
 /// What is found out about one operation under its slot's lock.

@@ -54,7 +54,7 @@ const WORKING_SET: usize = 96 << 20;
 
 fn duration() -> Duration {
     let seconds = match std::env::var("DACAPO_SOAK").as_deref() {
-        Err(_) => 30,
+        Err(_) | Ok("") => 30,
         Ok("long") => 600,
         Ok(seconds) => seconds.parse().expect("DACAPO_SOAK is `long` or a number of seconds"),
     };

@@ -118,9 +118,9 @@ impl<'r, B: Backend> Sealing<'r, B> {
         let order = self.join(&members, &footprints, survivors);
         let id = device.memory.next_graph();
         let bytes = to_usize(plan.bytes);
-        let lent = self.options.share_arena.as_ref().and_then(|graph| graph.arena.as_ref());
-        let shared = lent.zip(arena.as_ref()).is_some_and(|(lent, arena)| Arc::ptr_eq(lent, arena));
-        device.memory.arenas.lock().push(Arena { graph: id, bytes, shared });
+        if let Some(arena) = &arena {
+            device.memory.arenas.lock().push(Arena { graph: id, bytes, memory: arena.id() });
+        }
         Ok(Graph::new(GraphCore {
             id,
             device: device.clone(),

@@ -29,7 +29,8 @@ pub struct InOut<T>(PhantomData<fn() -> T>);
 ///
 /// Tables with the same contents are uploaded once and kept for the launches to come: those of up to 4 KiB, the least
 /// recently used leaving first, and every one from [`prepare`](crate::Stream::prepare) to the end of the window and for
-/// as long as a graph uses it. What a recording does not find is uploaded at its end, all at once, and never by a replay.
+/// as long as a graph uses it. What a recording does not find is uploaded at its end, all at once, and never by a replay: a
+/// graph whose upload fails when it runs reports that on every replay, and is to be recorded again.
 ///
 /// ```
 /// use dacapo::prelude::*;

@@ -108,7 +108,8 @@ fn empty_pages<'b, B: Backend>(device: &DeviceCore<B>, by: &'b Submitter, worth:
         && let Some(source) = choose(device, worth, &tried)
     {
         tried.push(source);
-        while batch(device, source, &mut progress) {}
+        let is_stuck = is_stuck(device, source);
+        while !is_stuck && batch(device, source, &mut progress) {}
         reopen(device, source);
         let emptied = device.slot(source.slot).pool.lock().remove_empty(source.index);
         if let Some((page, history)) = emptied {
@@ -168,11 +169,9 @@ fn reopen<B: Backend>(device: &DeviceCore<B>, id: PageId) {
 fn batch<B: Backend>(device: &DeviceCore<B>, source: PageId, progress: &mut Progress<'_>) -> bool {
     device.backend.throttle(&device.slot(source.slot).queue);
     let mut everything = enter_all(device);
-    let tenants = tenants(device, source);
-    // Emptied in part, a page gives nothing back: whoever is pinned keeps the others where they are.
-    let stuck = device.poison.is_set() || tenants.iter().any(|tenant| tenant.state.lock().is_pinned());
+    let tenants = tenants(device, source, BATCH + 1);
     let before = progress.done.buffers;
-    let moved = !stuck
+    let moved = !device.poison.is_set()
         && tenants
             .iter()
             .take(BATCH)
@@ -184,10 +183,18 @@ fn batch<B: Backend>(device: &DeviceCore<B>, source: PageId, progress: &mut Prog
     more
 }
 
-fn tenants<B: Backend>(device: &DeviceCore<B>, source: PageId) -> Vec<Arc<Allocation<B>>> {
+/// Whether a tenant of the page must stay, as far as nobody's lock is needed to tell: emptied in part, a page gives
+/// nothing back, so that whoever is pinned keeps the others where they are.
+fn is_stuck<B: Backend>(device: &DeviceCore<B>, source: PageId) -> bool {
+    let tenants = tenants(device, source, usize::MAX);
+    tenants.iter().any(|tenant| tenant.state.lock().is_pinned())
+}
+
+/// Up to `most` tenants of the page.
+fn tenants<B: Backend>(device: &DeviceCore<B>, source: PageId, most: usize) -> Vec<Arc<Allocation<B>>> {
     let pool = device.slot(source.slot).pool.lock();
     match pool.shared.get(source.index) {
-        Some(Some(page)) => page.tenants.alive().collect(),
+        Some(Some(page)) => page.tenants.alive().take(most).collect(),
         _ => Vec::new(),
     }
 }

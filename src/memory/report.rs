@@ -97,8 +97,8 @@ pub struct ArenaReport {
     pub graph: u64,
     /// Bytes that the graph needs of it.
     pub bytes: usize,
-    /// Whether it is another graph's arena (see [`CaptureOptions::share_arena`](crate::CaptureOptions::share_arena)), and
-    /// so counted there.
+    /// Whether an older graph, which lives too, has the same arena (see
+    /// [`CaptureOptions::share_arena`](crate::CaptureOptions::share_arena)), so that its bytes are counted there.
     pub shared: bool,
 }
 
@@ -135,7 +135,8 @@ pub struct StagingReport {
 pub(crate) struct Arena {
     pub(crate) graph: u64,
     pub(crate) bytes: usize,
-    pub(crate) shared: bool,
+    /// Which allocation it is: graphs may share one.
+    pub(crate) memory: u64,
 }
 
 pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
@@ -146,17 +147,14 @@ pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
     });
     let pools: Vec<_> = (0..).zip(&device.slots).map(|(slot, core)| pool_report(slot, core)).collect();
     let dedicated = DedicatedReport { pages: memory.dedicated.tenants(), bytes: memory.dedicated.bytes() };
-    let arenas = memory.arenas.lock();
-    let arenas = arenas.iter().filter(|arena| arena.bytes > 0);
-    let arenas =
-        arenas.map(|arena| ArenaReport { graph: arena.graph, bytes: arena.bytes, shared: arena.shared });
+    let arenas = arena_reports(&memory.arenas.lock());
     MemoryReport {
         backend: B::NAME,
         device: device.id,
         limit: memory.limit,
         held: memory.held.load(Ordering::Relaxed),
         in_use: pools.iter().map(|pool| pool.in_use).sum::<usize>() + dedicated.bytes,
-        arenas: arenas.collect(),
+        arenas,
         pools,
         dedicated,
         pending: PendingReport {
@@ -167,6 +165,14 @@ pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
         },
         staging: device.staging.report(),
     }
+}
+
+fn arena_reports(arenas: &[Arena]) -> Vec<ArenaReport> {
+    let report = |(at, arena): (usize, &Arena)| {
+        let shared = arenas.iter().take(at).any(|older| older.memory == arena.memory);
+        ArenaReport { graph: arena.graph, bytes: arena.bytes, shared }
+    };
+    arenas.iter().enumerate().map(report).collect()
 }
 
 fn pool_report<B: Backend>(slot: usize, core: &Slot<B>) -> PoolReport {

@@ -20,6 +20,9 @@ use crate::order::Marks;
 /// How long a reservation waits for work in flight to give its memory back before it goes on without.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often a reservation finds room that others take before it fails.
+const ROUNDS: usize = 4;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     First,
@@ -46,17 +49,22 @@ pub(crate) fn reserve<B: Backend>(
     if let Some(reserved) = try_reserve(device, slot, rounded, mode, Attempt::First)? {
         return Ok(reserved);
     }
-    // Nobody moves tenants before this has looked at what was found.
-    let alone = reclaim(device, rounded);
-    if let Some(reserved) = try_reserve(device, slot, rounded, mode, Attempt::Last)? {
-        return Ok(reserved);
+    for _ in 0..ROUNDS {
+        // Nobody moves tenants before this has looked at what was found.
+        let _alone = reclaim(device, rounded);
+        if let Some(reserved) = try_reserve(device, slot, rounded, mode, Attempt::Last)? {
+            return Ok(reserved);
+        }
+        if mode == AllocationMode::Pooled
+            && let Some(reserved) = elsewhere(device, slot, rounded)
+        {
+            return Ok(reserved);
+        }
+        // Else it was only that others were faster.
+        if !fits(device, rounded) {
+            break;
+        }
     }
-    if mode == AllocationMode::Pooled
-        && let Some(reserved) = elsewhere(device, slot, rounded)
-    {
-        return Ok(reserved);
-    }
-    drop(alone);
     device.poison.check()?;
     let pool = device.slot(slot).pool.lock();
     let (free_in_pool, largest_free) = (pool.free_bytes(), pool.largest_free());
@@ -230,10 +238,7 @@ fn hold<B: Backend>(device: &DeviceCore<B>, bytes: usize) -> bool {
 /// keeps others from doing so until the bytes are taken.
 fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) -> Option<MutexGuard<'_, ()>> {
     release_free(device);
-    let held = device.memory.held.load(Ordering::Relaxed);
-    // Where the limit was what stood in the way, it tells when that is done; a driver does not.
-    let fits = device.memory.limit.is_some_and(|limit| held.saturating_add(bytes) <= limit);
-    if fits {
+    if fits(device, bytes) {
         return None;
     }
     let alone = compaction::alone(device);
@@ -243,6 +248,12 @@ fn reclaim<B: Backend>(device: &DeviceCore<B>, bytes: usize) -> Option<MutexGuar
         release_free(device);
     }
     alone
+}
+
+/// Whether the limit, if that is what stands in the way, leaves room for `bytes` more; a driver does not tell.
+fn fits<B: Backend>(device: &DeviceCore<B>, bytes: usize) -> bool {
+    let held = device.memory.held.load(Ordering::Relaxed);
+    device.memory.limit.is_some_and(|limit| held.saturating_add(bytes) <= limit)
 }
 
 /// Gives back what is free, waiting a while for work in flight that holds it. What the driver refuses to take stays

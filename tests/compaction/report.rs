@@ -64,7 +64,8 @@ fn every_graph_is_told_with_its_arena() {
     assert_eq!(device.memory_report().dedicated.pages, 1, "they have one arena");
     drop(first);
     let arenas = device.memory_report().arenas;
-    assert_eq!(arenas.iter().map(|arena| arena.graph).collect::<Vec<_>>(), [second.id()]);
+    let told: Vec<_> = arenas.iter().map(|arena| (arena.graph, arena.shared)).collect();
+    assert_eq!(told, [(second.id(), false)], "the arena is its own by now");
     drop(second);
     assert!(device.memory_report().arenas.is_empty());
 }
