@@ -64,7 +64,8 @@
 //! # Backends
 //!
 //! [`Host`] is always there: an asynchronous device without a GPU, with a stepped mode ([`Device::stepped`]) and injected
-//! faults ([`Device::faults`]) for tests. Code that is generic over [`Backend`] runs on every one.
+//! faults ([`Device::faults`]) for tests. With the feature `cuda` there is `Cuda`, for NVIDIA's GPUs, whose driver is looked
+//! for when a device is opened. Code that is generic over [`Backend`] runs on every one.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -110,6 +111,8 @@ mod upload;
 mod work;
 
 pub use any_stream::AnyStream;
+#[cfg(feature = "cuda")]
+pub use backend::cuda::Cuda;
 pub use backend::host::Host;
 pub use backend::{Backend, Call, Fault};
 pub use buffer::{Buffer, Slice, SliceMut, Source, Target};
@@ -123,8 +126,8 @@ pub use graph::Graph;
 pub use graph::inspect::NodeInfo;
 pub use graph::ticket::Ticket;
 pub use kernel::{
-    Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Out, Param, Program, Signature,
-    Uniform,
+    Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program,
+    Signature, Uniform,
 };
 pub use layout::Layout;
 pub use memory::compaction::Compaction;
@@ -154,11 +157,19 @@ pub mod host {
     pub type Stream<P = crate::NoCapture> = crate::Stream<P, Host>;
 }
 
+/// The CUDA backend: its options, and kernels' sources for it.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use crate::backend::cuda::{Cuda, CudaOptions};
+    /// A stream of the CUDA backend.
+    pub type Stream<P = crate::NoCapture> = crate::Stream<P, Cuda>;
+}
+
 /// What a program that records and replays needs: `use dacapo::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, NoCapture, Out, Prepared,
-        Program, Recording, Slice, SliceMut, Stream, Touches, Uniform, Work,
+        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, Len, NoCapture, Out,
+        Prepared, Program, Recording, Slice, SliceMut, Stream, Touches, Uniform, Work,
     };
 }
 

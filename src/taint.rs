@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+#[cfg(feature = "cuda")]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -31,6 +33,7 @@ impl Taint {
         if bytes.span.is_empty() {
             return;
         }
+        note_change();
         let mut ranges = self.ranges.lock();
         cut(&mut ranges, &bytes);
         ranges.extend(bytes.all().map(|range| (range, cause.clone())));
@@ -64,10 +67,18 @@ impl Taint {
         if self.is_clean() && other.is_clean() {
             return;
         }
+        note_change();
         let theirs = other.ranges.lock().clone();
         let mut ranges = self.ranges.lock();
         *ranges = theirs;
         self.publish(&ranges);
+    }
+
+    /// Taints in `other` what is tainted here.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn spread(&self, other: &Taint) {
+        let ranges = self.ranges.lock().clone();
+        ranges.into_iter().for_each(|(range, cause)| other.set(range, cause));
     }
 
     /// Clean again, for another tenant.
@@ -87,6 +98,22 @@ impl Taint {
     }
 }
 
+/// How often anything was tainted in this process. While it stays the same, bytes that were found clean are clean.
+#[cfg(feature = "cuda")]
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+fn note_change() {
+    // Relaxed: who must see the taint sees the number too, since operations on one byte are ordered by locks.
+    #[cfg(feature = "cuda")]
+    CHANGES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The number of [changes](CHANGES) so far.
+#[cfg(feature = "cuda")]
+pub(crate) fn changes() -> u64 {
+    CHANGES.load(Ordering::Relaxed)
+}
+
 /// What an operation uses of an allocation: a range, or the rows of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Bytes {
@@ -95,7 +122,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    fn new(span: Range<usize>, pitch: Option<Pitch>) -> Self {
+    pub(crate) fn new(span: Range<usize>, pitch: Option<Pitch>) -> Self {
         // A range is one row, whose step is what no other one starts at.
         let whole = Pitch { rows: 1, row: span.len(), step: span.len().max(1) };
         Bytes { rows: pitch.unwrap_or(whole), span }
@@ -169,7 +196,7 @@ pub(crate) fn fail<B: Backend>(command: &Command<B>, cause: &Arc<Error>) {
 
 /// Whether the command sees what the bytes held. To the order of things a write in rows uses the padding as well, which
 /// it leaves as it is; it looks at none of it.
-fn reads<B: Backend>(region: &Region<B>, pitch: Option<Pitch>) -> bool {
+pub(crate) fn reads<B: Backend>(region: &Region<B>, pitch: Option<Pitch>) -> bool {
     match pitch {
         Some(_) => !region.access.writes(),
         None => region.access.reads(),

@@ -1,0 +1,301 @@
+//! Ours against the driver's own calls, on one CUDA device, in one process.
+//!
+//! **Measured.** Chains of a kernel that adds one to each of 64 floats, with blocks of 256 threads: enqueueing launches;
+//! enqueueing a replay of K nodes; a replay from its enqueueing to the end of the wait for it; recording and ending K nodes
+//! against the driver's stream capture and instantiation of the same; eight independent chains, written one after the
+//! other, against the stream capture of the same calls; and a control, where the kernels are so long that nothing else
+//! counts. The numbers are compared with how often they were to be added to.
+//!
+//! **How it can mislead.** Both sides wait differently: ours looks at a number in host memory, the driver's side calls
+//! `cuStreamSynchronize`, which by default looks just as eagerly. A launch into a full queue waits for the device, so that
+//! enqueueing is measured in bursts that fit. Where there is no device, nothing is measured and that is printed.
+
+#![allow(unsafe_code, reason = "the driver's own calls")]
+
+#[allow(dead_code, reason = "criterion's part is for benches that cost nothing")]
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys;
+use dacapo::cuda::Cuda;
+use dacapo::prelude::*;
+use support::counting::Allocations;
+
+type Inc = Kernel<(InOut<f32>, Len<0>), Cuda>;
+
+/// One kernel of a few instructions for both sides.
+const PTX: &str = ".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry inc(.param .u64 x, .param .u64 n)
+{
+  .reg .pred %p; .reg .b32 %r<4>; .reg .f32 %f<3>; .reg .b64 %d<6>;
+  ld.param.u64 %d1, [n];
+  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+  mad.lo.u32 %r1, %r1, %r2, %r3; cvt.u64.u32 %d2, %r1;
+  setp.ge.u64 %p, %d2, %d1; @%p ret;
+  ld.param.u64 %d3, [x]; cvta.to.global.u64 %d3, %d3; shl.b64 %d4, %d2, 2; add.u64 %d3, %d3, %d4;
+  ld.global.f32 %f1, [%d3]; add.f32 %f2, %f1, 0f3F800000; st.global.f32 [%d3], %f2; ret;
+}
+\0";
+
+/// The driver's side: its stream, kernel and memory. Lives as long as the process.
+#[derive(Clone, Copy)]
+struct Raw {
+    stream: sys::CUstream,
+    function: sys::CUfunction,
+    x: sys::CUdeviceptr,
+    n: u64,
+}
+
+fn ok(code: sys::CUresult) {
+    assert_eq!(code, sys::CUresult::CUDA_SUCCESS);
+}
+
+impl Raw {
+    /// On the device's primary context, which `Device` has made.
+    fn new(n: u64) -> Self {
+        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut module, mut function, mut x) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        // SAFETY: a place for a handle, and the first device, which is there: a `Device` is open.
+        ok(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, 0) });
+        // SAFETY: a live context.
+        ok(unsafe { sys::cuCtxSetCurrent(context) });
+        // SAFETY: a place for a handle; 1 is the flag of a stream that does not wait for the default one.
+        ok(unsafe { sys::cuStreamCreate(&mut stream, 1) });
+        // SAFETY: a place for a handle, and text with a zero byte at its end.
+        ok(unsafe { sys::cuModuleLoadData(&mut module, PTX.as_ptr().cast()) });
+        // SAFETY: a place for a handle, a loaded module, and text with a zero byte at its end.
+        ok(unsafe { sys::cuModuleGetFunction(&mut function, module, c"inc".as_ptr()) });
+        // SAFETY: a place for an address.
+        ok(unsafe { sys::cuMemAlloc_v2(&mut x, 8 * n as usize * 4) });
+        // SAFETY: as many bytes as were allocated.
+        ok(unsafe { sys::cuMemsetD8_v2(x, 0, 8 * n as usize * 4) });
+        Raw { stream, function, x, n }
+    }
+
+    /// Adds one to the numbers of a chain.
+    fn launch(&self, chain: u64) {
+        let (mut x, mut n) = (self.x + chain * self.n * 4, self.n);
+        let mut params = [std::ptr::from_mut(&mut x).cast::<c_void>(), std::ptr::from_mut(&mut n).cast()];
+        let (blocks, none) = (self.n.div_ceil(256) as u32, std::ptr::null_mut());
+        // SAFETY: the kernel's two parameters, of which it writes `n` floats at `x`, in memory that is never freed.
+        ok(unsafe {
+            sys::cuLaunchKernel(
+                self.function,
+                blocks,
+                1,
+                1,
+                256,
+                1,
+                1,
+                0,
+                self.stream,
+                params.as_mut_ptr(),
+                none,
+            )
+        });
+    }
+
+    fn sync(&self) {
+        // SAFETY: a live stream.
+        ok(unsafe { sys::cuStreamSynchronize(self.stream) });
+    }
+
+    /// The stream capture of `nodes` launches, over so many chains in turn.
+    fn capture(&self, nodes: u64, chains: u64) -> sys::CUgraph {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: a live stream, which captures nothing.
+        ok(unsafe { sys::cuStreamBeginCapture_v2(self.stream, mode) });
+        (0..nodes).for_each(|node| self.launch(node % chains));
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: a place for a handle, and the stream that captures.
+        ok(unsafe { sys::cuStreamEndCapture(self.stream, &mut graph) });
+        graph
+    }
+
+    /// Makes the graph executable, and destroys it.
+    fn instantiate(&self, graph: sys::CUgraph) -> sys::CUgraphExec {
+        let mut exec = std::ptr::null_mut();
+        // SAFETY: a place for a handle, and a live graph.
+        ok(unsafe { sys::cuGraphInstantiateWithFlags(&mut exec, graph, 0) });
+        // SAFETY: a live graph, used here for the last time.
+        ok(unsafe { sys::cuGraphDestroy(graph) });
+        exec
+    }
+
+    fn replay(&self, exec: sys::CUgraphExec) {
+        // SAFETY: a live executable and a live stream.
+        ok(unsafe { sys::cuGraphLaunch(exec, self.stream) });
+    }
+
+    /// The first number of each chain.
+    fn numbers(&self, chains: u64) -> Vec<f32> {
+        let read = |chain| {
+            let mut number = 0f32;
+            let to = std::ptr::from_mut(&mut number).cast();
+            // SAFETY: room for four bytes, and a float of the memory.
+            ok(unsafe { sys::cuMemcpyDtoH_v2(to, self.x + chain * self.n * 4, 4) });
+            number
+        };
+        (0..chains).map(read).collect()
+    }
+}
+
+/// Our side.
+struct Ours {
+    stream: Stream<NoCapture, Cuda>,
+    inc: Inc,
+    chains: Vec<Buffer<f32, Cuda>>,
+    len: usize,
+}
+
+impl Ours {
+    fn new(device: &Device<Cuda>, len: usize) -> Self {
+        let mut stream = device.stream().unwrap();
+        let program = Program::<(InOut<f32>, Len<0>)>::new("inc");
+        // SAFETY: it compares its index with `n`, and touches `x` only.
+        let inc = unsafe { program.ptx(PTX.trim_end_matches('\0'), "inc") }.load(device).unwrap();
+        let chains = (0..8).map(|_| stream.alloc(len).unwrap()).collect();
+        Ours { stream, inc, chains, len }
+    }
+
+    fn launch(&mut self, chain: usize) {
+        let (grid, x) = (Grid::covering(self.len), &mut self.chains[chain]);
+        self.stream.launch(&self.inc, grid, (x, Len)).unwrap();
+    }
+
+    fn record(&mut self, nodes: usize, chains: usize) -> Graph<Cuda> {
+        let Ours { stream, inc, chains: buffers, len } = self;
+        let record = stream.record(|work| {
+            (0..nodes).try_for_each(|node| {
+                work.launch(inc, Grid::covering(*len), (&mut buffers[node % chains], Len))
+            })
+        });
+        record.unwrap().0
+    }
+
+    fn numbers(&mut self, chains: usize) -> Vec<f32> {
+        (0..chains).map(|n| self.stream.read(self.chains[n].slice(..1).unwrap()).unwrap()[0]).collect()
+    }
+}
+
+/// One side of a comparison: something that is enqueued, and the wait for its end.
+struct Side<'s> {
+    name: &'static str,
+    enqueue: Box<dyn FnMut() + 's>,
+    wait: Box<dyn FnMut() + 's>,
+    /// The least time of any round, in nanoseconds a unit: until it was enqueued, and until it was done.
+    least: [f64; 2],
+    allocations: u64,
+}
+
+impl<'s> Side<'s> {
+    fn new(name: &'static str, enqueue: impl FnMut() + 's, wait: impl FnMut() + 's) -> Self {
+        let (enqueue, wait) = (Box::new(enqueue), Box::new(wait));
+        Side { name, enqueue, wait, least: [f64::INFINITY; 2], allocations: u64::MAX }
+    }
+
+    fn round(&mut self, times: u32, units: u64) -> Duration {
+        let (mut enqueued, mut done, mut allocations) = (Duration::ZERO, Duration::ZERO, 0);
+        for _ in 0..times {
+            let (before, started) = (Allocations::now(), Instant::now());
+            (self.enqueue)();
+            enqueued += started.elapsed();
+            allocations += before.since().process;
+            (self.wait)();
+            done += started.elapsed();
+        }
+        let each = |time: Duration| time.as_nanos() as f64 / (f64::from(times) * units as f64);
+        self.least = [self.least[0].min(each(enqueued)), self.least[1].min(each(done))];
+        self.allocations = self.allocations.min(allocations);
+        done
+    }
+}
+
+/// Compares two sides in interleaved rounds of a few milliseconds.
+fn compare(title: &str, unit: &str, units: u64, mut sides: [Side<'_>; 2]) {
+    let rounds = if support::is_smoke() { 1 } else { 40 };
+    let once = sides.iter_mut().map(|side| side.round(1, units).min(side.round(1, units))).max();
+    let times = Duration::from_millis(4).as_nanos() / once.unwrap_or_default().as_nanos().max(1);
+    let times = (times as u32).clamp(1, if support::is_smoke() { 1 } else { 1000 });
+    (0..rounds).for_each(|_| sides.iter_mut().for_each(|side| _ = side.round(times, units)));
+    println!("\n{title}: nanoseconds a {unit}, least of {rounds} interleaved rounds of {times}");
+    let [raw, ours] = sides.map(|side| (side.name, side.least, side.allocations));
+    for (name, [enqueued, done], allocations) in [raw, ours] {
+        let ratios = [enqueued / raw.1[0], done / raw.1[1]];
+        let [by, to] = ratios;
+        println!(
+            "{name:<36} enqueued {enqueued:>10.0} ({by:.2})   done {done:>10.0} ({to:.2})   {allocations} allocations"
+        );
+    }
+}
+
+fn eager(device: &Device<Cuda>) {
+    const BURST: u64 = 500;
+    let (raw, ours) = (Raw::new(64), RefCell::new(Ours::new(device, 64)));
+    let launch = || (0..BURST).for_each(|_| raw.launch(0));
+    let raw_side = Side::new("cuLaunchKernel", launch, || raw.sync());
+    let launch = || (0..BURST).for_each(|_| ours.borrow_mut().launch(0));
+    let our_side = Side::new("launch", launch, || ours.borrow_mut().stream.sync().unwrap());
+    compare("eager launches, 64 floats", "launch", BURST, [raw_side, our_side]);
+    assert_eq!(raw.numbers(1), ours.into_inner().numbers(1));
+}
+
+/// Replays of `nodes` nodes over `chains` chains of `len` floats.
+fn replays(device: &Device<Cuda>, nodes: u64, chains: u64, len: u64) {
+    let (raw, mut ours) = (Raw::new(len), Ours::new(device, len as usize));
+    let exec = raw.instantiate(raw.capture(nodes, chains));
+    let mut graph = ours.record(nodes as usize, chains as usize);
+    let ours = RefCell::new(ours);
+    let raw_side = Side::new("cuGraphLaunch", || raw.replay(exec), || raw.sync());
+    let replay = || drop(graph.replay(&mut ours.borrow_mut().stream).unwrap());
+    let our_side = Side::new("replay", replay, || ours.borrow_mut().stream.sync().unwrap());
+    let title = format!("replays of {nodes} nodes, {chains} chains, {len} floats");
+    compare(&title, "replay", 1, [raw_side, our_side]);
+    assert_eq!(raw.numbers(chains), ours.into_inner().numbers(chains as usize));
+}
+
+fn records(device: &Device<Cuda>, nodes: u64) {
+    let (raw, ours) = (Raw::new(64), RefCell::new(Ours::new(device, 64)));
+    let exec = Cell::new(std::ptr::null_mut());
+    // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
+    let destroy = || ok(unsafe { sys::cuGraphExecDestroy(exec.get()) });
+    let capture = || exec.set(raw.instantiate(raw.capture(nodes, 1)));
+    let raw_side = Side::new("stream capture, cuGraphInstantiate", capture, destroy);
+    let graph = Cell::new(None);
+    let record = || graph.set(Some(ours.borrow_mut().record(nodes as usize, 1)));
+    let our_side = Side::new("record", record, || drop(graph.take()));
+    compare(
+        &format!("recording and ending {nodes} nodes, instantiated"),
+        "node",
+        nodes,
+        [raw_side, our_side],
+    );
+}
+
+fn main() {
+    let device = match Device::<Cuda>::new(0) {
+        Ok(device) => device,
+        Err(error) => return println!("not measured: {error}"),
+    };
+    // Clocks rise with work.
+    let mut warm = Ours::new(&device, 1 << 20);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(if support::is_smoke() { 1 } else { 500 }) {
+        (0..100).for_each(|_| warm.launch(0));
+        warm.stream.sync().unwrap();
+    }
+    eager(&device);
+    for nodes in [1, 150, 1000, 5000] {
+        replays(&device, nodes, 1, 64);
+    }
+    replays(&device, 1000, 8, 64);
+    replays(&device, 150, 1, 1 << 20);
+    for nodes in [1, 150, 1000, 5000] {
+        records(&device, nodes);
+    }
+}
