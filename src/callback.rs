@@ -5,8 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
@@ -48,4 +50,13 @@ pub(crate) fn shielded(run: impl FnOnce()) {
 /// Refuses `operation` inside a kernel or a host callback.
 pub(crate) fn refuse(operation: &'static str) -> Result<()> {
     if inside() { Err(Error::InCallback { operation }) } else { Ok(()) }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> Arc<str> {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("a panic without a message").into();
+    shielded(|| drop(panic));
+    text
 }

@@ -16,6 +16,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fresh::{self, Fresh};
 use crate::graph::Graph;
+use crate::kernel::args::lengths;
 use crate::kernel::signature::Role;
 use crate::kernel::{Args, Element, Grid, Kernel, Signature};
 use crate::layout::Layout;
@@ -100,6 +101,9 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     ) -> Result<()> {
         let mut route = self.route("launch")?;
         let mut problem = route.gather("launch", |into| args.gather(into));
+        let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
+        let of = &mut *route.core;
+        lengths(params, &of.uses, &of.tables, &mut of.scalars);
         let loaded = &*kernel.loaded;
         let device = &route.core.device;
         if loaded.device != device.id {
@@ -432,7 +436,8 @@ fn chunkable<S: Signature, B: Backend>(
     uses: &[crate::kernel::args::UseOf<B>],
     outer: usize,
 ) -> Result<()> {
-    let buffers = <S as crate::kernel::signature::sealed::Signature>::BUFFERS.iter().flatten();
+    let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
+    let buffers = params.iter().filter_map(|param| param.buffer());
     // Tables are not among the uses yet.
     let buffers = buffers.filter(|param| param.role != Role::Table);
     for (param, used) in buffers.zip(uses).filter(|(param, _)| param.role == Role::Output) {

@@ -110,6 +110,8 @@ mod upload;
 mod work;
 
 pub use any_stream::AnyStream;
+#[cfg(feature = "cuda")]
+pub use backend::cuda::Cuda;
 pub use backend::host::Host;
 pub use backend::{Backend, Call, Fault};
 pub use buffer::{Buffer, Slice, SliceMut, Source, Target};
@@ -123,7 +125,7 @@ pub use graph::Graph;
 pub use graph::inspect::NodeInfo;
 pub use graph::ticket::Ticket;
 pub use kernel::{
-    Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Out, Param, Program, Signature,
+    Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program, Signature,
     Uniform,
 };
 pub use layout::Layout;
@@ -154,10 +156,18 @@ pub mod host {
     pub type Stream<P = crate::NoCapture> = crate::Stream<P, Host>;
 }
 
+/// The CUDA backend: its options, and kernels' sources for it.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use crate::backend::cuda::{Cuda, CudaOptions};
+    /// A stream of the CUDA backend.
+    pub type Stream<P = crate::NoCapture> = crate::Stream<P, Cuda>;
+}
+
 /// What a program that records and replays needs: `use dacapo::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, NoCapture, Out, Prepared,
+        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, Len, NoCapture, Out, Prepared,
         Program, Recording, Slice, SliceMut, Stream, Touches, Uniform, Work,
     };
 }

@@ -70,6 +70,27 @@ impl Readback {
         wake(waker);
     }
 
+    /// Takes the room out, for a driver that fills it behind the back of this crate's types.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn take_room(&self) -> Room {
+        std::mem::take(&mut self.0.lock().room)
+    }
+
+    /// Gives the room back with what became of it. Whoever waits for it is to be [woken](wake) under no lock.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn settle(&self, room: Room, outcome: Result<()>) -> Option<Waker> {
+        let mut landing = self.0.lock();
+        landing.room = room;
+        landing.outcome = Some(outcome);
+        landing.waker.take()
+    }
+
+    /// Gives the room back as it was taken.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn put_room(&self, room: Room) {
+        self.0.lock().room = room;
+    }
+
     /// Says why there are no bytes, and wakes who waits for them.
     pub(crate) fn fail(&self, error: Error) {
         let mut landing = self.0.lock();
@@ -107,7 +128,7 @@ impl Landing {
 }
 
 /// A waker is the user's code: called with no lock of ours held.
-fn wake(waker: Option<Waker>) {
+pub(crate) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         shielded(|| waker.wake());
     }

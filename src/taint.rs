@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+#[cfg(feature = "cuda")]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -31,6 +33,7 @@ impl Taint {
         if bytes.span.is_empty() {
             return;
         }
+        note_change();
         let mut ranges = self.ranges.lock();
         cut(&mut ranges, &bytes);
         ranges.extend(bytes.all().map(|range| (range, cause.clone())));
@@ -64,6 +67,7 @@ impl Taint {
         if self.is_clean() && other.is_clean() {
             return;
         }
+        note_change();
         let theirs = other.ranges.lock().clone();
         let mut ranges = self.ranges.lock();
         *ranges = theirs;
@@ -85,6 +89,22 @@ impl Taint {
     fn publish(&self, ranges: &[(Range<usize>, Arc<Error>)]) {
         self.count.store(ranges.len(), Ordering::Release);
     }
+}
+
+/// How often anything was tainted in this process. While it stays the same, bytes that were found clean are clean.
+#[cfg(feature = "cuda")]
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+fn note_change() {
+    // Relaxed: who must see the taint sees the number too, since operations on one byte are ordered by locks.
+    #[cfg(feature = "cuda")]
+    CHANGES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The number of [changes](CHANGES) so far.
+#[cfg(feature = "cuda")]
+pub(crate) fn changes() -> u64 {
+    CHANGES.load(Ordering::Relaxed)
 }
 
 /// What an operation uses of an allocation: a range, or the rows of one.

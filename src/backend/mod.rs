@@ -2,8 +2,11 @@
 //! in the core.
 
 pub(crate) mod command;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 pub(crate) mod fault;
 pub mod host;
+pub(crate) mod outcome;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -11,7 +11,7 @@ use crate::access::Access;
 use crate::backend::Backend;
 use crate::buffer::{Buffer, Slice, SliceMut};
 use crate::error::Error;
-use crate::kernel::signature::{In, InOut, Out, Signature, Uniform};
+use crate::kernel::signature::{In, InOut, Len, Out, ParamKind, Role, Signature, Uniform};
 use crate::kernel::tables::Gathered;
 use crate::memory::allocation::Allocation;
 
@@ -174,6 +174,54 @@ impl<T: Pod, B: Backend> sealed::Arg<T, B> for T {
 }
 #[diagnostic::do_not_recommend]
 impl<T: Pod, B: Backend> Arg<T, B> for T {}
+
+#[diagnostic::do_not_recommend]
+impl<const I: usize, B: Backend> sealed::Arg<Len<I>, B> for Len<I> {
+    fn gather(self, into: &mut Gather<'_, B>) {
+        // Its place; `lengths` fills it, once every argument is there.
+        into.scalar(0u64);
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<const I: usize, B: Backend> Arg<Len<I>, B> for Len<I> {}
+
+/// Writes the element counts that [`Len`] parameters ask for into their places among the gathered scalars.
+pub(crate) fn lengths<B: Backend>(
+    params: &[ParamKind],
+    uses: &[UseOf<B>],
+    tables: &Gathered,
+    scalars: &mut [u8],
+) {
+    let mut at = 0;
+    for param in params {
+        match param {
+            ParamKind::Buffer(_) => {}
+            ParamKind::Scalar(bytes) => at += bytes,
+            ParamKind::Len(of) => {
+                let len = elements(params, *of, uses, tables) as u64;
+                if let Some(place) = scalars.get_mut(at..at + size_of::<u64>()) {
+                    place.copy_from_slice(&len.to_ne_bytes());
+                }
+                at += size_of::<u64>();
+            }
+        }
+    }
+}
+
+/// How many elements the argument for parameter `of` has.
+fn elements<B: Backend>(params: &[ParamKind], of: usize, uses: &[UseOf<B>], tables: &Gathered) -> usize {
+    let Some(ParamKind::Buffer(param)) = params.get(of) else { return 0 };
+    let buffers = params.iter().take(of).filter_map(ParamKind::buffer);
+    let place = buffers.clone().count();
+    let bytes = if param.role == Role::Table {
+        tables.iter().find(|(at, _)| *at == place).map_or(0, |(_, table)| table.len())
+    } else {
+        // Tables are not among the uses yet.
+        let before = buffers.filter(|param| param.role != Role::Table).count();
+        uses.get(before).map_or(0, |used| used.end - used.start)
+    };
+    bytes / param.element
+}
 
 macro_rules! tuples {
     ($(($param:ident $arg:ident))*) => {

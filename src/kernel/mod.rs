@@ -16,7 +16,7 @@ use static_assertions::assert_impl_all;
 pub use args::{Arg, Args};
 pub use grid::{Dims, Extent, Grid, GridLimit};
 pub use program::Program;
-pub use signature::{Element, In, InOut, Out, Param, Signature, Uniform};
+pub use signature::{Element, In, InOut, Len, Out, Param, Signature, Uniform};
 
 use crate::backend::Backend;
 use crate::backend::host::Host;

@@ -11,7 +11,7 @@ use crate::callback;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::grid::Extent;
-use crate::kernel::signature::Signature;
+use crate::kernel::signature::{Signature, check_lengths};
 use crate::kernel::{Kernel, Loaded};
 
 /// A kernel's definition: its signature, its block size, and one source for each backend.
@@ -31,8 +31,7 @@ use crate::kernel::{Kernel, Loaded};
 /// # }
 /// ```
 pub struct Program<S: Signature> {
-    sources: Sources,
-    block: [u32; 3],
+    pub(crate) sources: Sources,
     _signature: PhantomData<fn(S)>,
 }
 
@@ -40,20 +39,35 @@ pub struct Program<S: Signature> {
 #[derive(Clone)]
 pub struct Sources {
     pub(crate) name: Arc<str>,
+    #[cfg(feature = "cuda")]
+    pub(crate) params: &'static [crate::kernel::signature::ParamKind],
+    /// Threads of one block.
+    pub(crate) block: [u32; 3],
     pub(crate) host: Option<Arc<HostCode>>,
+    #[cfg(feature = "cuda")]
+    pub(crate) cuda: Option<crate::backend::cuda::Source>,
 }
 
 impl<S: Signature> Program<S> {
     /// A program without sources, whose blocks have 256 threads along x. Write the signature here
     /// (`Program::<(In<f32>,)>::new(..)`): closures take their types from it.
     pub fn new(name: &str) -> Self {
-        let sources = Sources { name: name.into(), host: None };
-        Program { sources, block: [256, 1, 1], _signature: PhantomData }
+        const { check_lengths(S::PARAMS) };
+        let sources = Sources {
+            name: name.into(),
+            #[cfg(feature = "cuda")]
+            params: S::PARAMS,
+            block: [256, 1, 1],
+            host: None,
+            #[cfg(feature = "cuda")]
+            cuda: None,
+        };
+        Program { sources, _signature: PhantomData }
     }
 
     /// Threads of one block in x, y and z. A device's limits are checked at each launch.
     pub fn block(mut self, x: u32, y: u32, z: u32) -> Self {
-        self.block = [x, y, z];
+        self.sources.block = [x, y, z];
         self
     }
 
@@ -120,18 +134,18 @@ impl<S: Signature> Program<S> {
         let Some(code) = code else {
             return Err(Error::MissingSource { program: name, backend: B::NAME, hint: B::SOURCE });
         };
-        Ok(Kernel::new(Loaded { device: core.id, name, block: self.block, code: Arc::new(code) }))
+        Ok(Kernel::new(Loaded { device: core.id, name, block: self.sources.block, code: Arc::new(code) }))
     }
 }
 
 impl<S: Signature> Clone for Program<S> {
     fn clone(&self) -> Self {
-        Program { sources: self.sources.clone(), block: self.block, _signature: PhantomData }
+        Program { sources: self.sources.clone(), _signature: PhantomData }
     }
 }
 
 impl<S: Signature> std::fmt::Debug for Program<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program").field("name", &self.sources.name).field("block", &self.block).finish()
+        f.debug_struct("Program").field("name", &self.sources.name).field("block", &self.sources.block).finish()
     }
 }

@@ -56,6 +56,29 @@ impl<T> Uniform<T> {
     pub const MAX_BYTES: usize = tables::MAX_BYTES;
 }
 
+/// How many elements argument `I` of the launch has, counted from 0: supplied by the library, so that a kernel can stay
+/// within its buffers whatever safe code passes.
+///
+/// The argument is `Len`, which says nothing. A host kernel sees a `usize`, a device's a 64-bit unsigned integer.
+///
+/// ```
+/// use dacapo::prelude::*;
+///
+/// # fn main() -> dacapo::Result<()> {
+/// # let device = Device::host()?;
+/// # let mut stream = device.stream()?;
+/// let program = Program::<(Out<u32>, Len<0>)>::new("iota")
+///     .host(|(out, len), _| out.iter_mut().zip(0..len as u32).for_each(|(out, i)| *out = i));
+/// let iota = program.load(&device)?;
+/// let mut out = stream.alloc::<u32>(3)?;
+/// stream.launch(&iota, Grid::covering(3), (&mut out, Len))?;
+/// assert_eq!(stream.read(&out)?, [0, 1, 2]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Len<const I: usize>;
+
 /// An element of a buffer, or a scalar: plain data, any bytes of which are a value ([`bytemuck::Pod`]).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not plain data, so it cannot live in device memory",
@@ -82,6 +105,26 @@ pub trait Param: sealed::Param {}
     note = "a signature is a tuple of up to 32 parameters, such as `(In<f32>, Out<f32>, f32)`; one parameter is `(In<f32>,)`"
 )]
 pub trait Signature: sealed::Signature {}
+
+/// One parameter, as loading and launching need it.
+#[derive(Clone, Copy, Debug)]
+pub enum ParamKind {
+    /// A buffer.
+    Buffer(BufferParam),
+    /// A value of so many bytes.
+    Scalar(usize),
+    /// The element count of another argument.
+    Len(usize),
+}
+
+impl ParamKind {
+    pub(crate) fn buffer(&self) -> Option<&BufferParam> {
+        match self {
+            ParamKind::Buffer(param) => Some(param),
+            ParamKind::Scalar(_) | ParamKind::Len(_) => None,
+        }
+    }
+}
 
 /// A buffer parameter, as checks at launch need it.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +156,7 @@ pub(crate) mod sealed {
     )]
     pub trait Param: 'static {
         type View<'a>;
-        const BUFFER: Option<BufferParam>;
+        const KIND: ParamKind;
         fn view<'a>(args: &mut HostArgs<'a>) -> Self::View<'a>;
     }
 
@@ -125,14 +168,15 @@ pub(crate) mod sealed {
     )]
     pub trait Signature: 'static {
         type Views<'a>;
-        const BUFFERS: &'static [Option<BufferParam>];
+        const PARAMS: &'static [ParamKind];
         fn views<'a>(args: &mut HostArgs<'a>) -> Self::Views<'a>;
     }
 }
 
 impl<T: Pod> sealed::Param for In<T> {
     type View<'a> = &'a [T];
-    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Input });
+    const KIND: ParamKind =
+        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Input });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
     }
@@ -140,7 +184,8 @@ impl<T: Pod> sealed::Param for In<T> {
 
 impl<T: Pod> sealed::Param for Out<T> {
     type View<'a> = &'a mut [T];
-    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Output });
+    const KIND: ParamKind =
+        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
     }
@@ -148,7 +193,8 @@ impl<T: Pod> sealed::Param for Out<T> {
 
 impl<T: Pod> sealed::Param for InOut<T> {
     type View<'a> = &'a mut [T];
-    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Output });
+    const KIND: ParamKind =
+        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
     }
@@ -156,16 +202,25 @@ impl<T: Pod> sealed::Param for InOut<T> {
 
 impl<T: Pod> sealed::Param for Uniform<T> {
     type View<'a> = &'a [T];
-    const BUFFER: Option<BufferParam> = Some(BufferParam { element: size_of::<T>(), role: Role::Table });
+    const KIND: ParamKind =
+        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Table });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
+    }
+}
+
+impl<const I: usize> sealed::Param for Len<I> {
+    type View<'a> = usize;
+    const KIND: ParamKind = ParamKind::Len(I);
+    fn view<'a>(args: &mut HostArgs<'a>) -> usize {
+        args.scalar::<u64>() as usize
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Pod> sealed::Param for T {
     type View<'a> = T;
-    const BUFFER: Option<BufferParam> = None;
+    const KIND: ParamKind = ParamKind::Scalar(size_of::<T>());
     fn view<'a>(args: &mut HostArgs<'a>) -> T {
         args.scalar()
     }
@@ -175,6 +230,7 @@ impl<T: Pod> Param for In<T> {}
 impl<T: Pod> Param for Out<T> {}
 impl<T: Pod> Param for InOut<T> {}
 impl<T: Pod> Param for Uniform<T> {}
+impl<const I: usize> Param for Len<I> {}
 #[diagnostic::do_not_recommend]
 impl<T: Pod> Param for T {}
 
@@ -182,7 +238,7 @@ macro_rules! signatures {
     ($($param:ident)*) => {
         impl<$($param: Param),*> sealed::Signature for ($($param,)*) {
             type Views<'a> = ($($param::View<'a>,)*);
-            const BUFFERS: &'static [Option<BufferParam>] = &[$($param::BUFFER),*];
+            const PARAMS: &'static [ParamKind] = &[$($param::KIND),*];
             #[allow(clippy::unused_unit, reason = "the signature without parameters")]
             fn views<'a>(_args: &mut HostArgs<'a>) -> Self::Views<'a> {
                 ($($param::view(_args),)*)
@@ -206,3 +262,18 @@ macro_rules! up_to_32 {
 }
 
 up_to_32!(signatures);
+
+/// Compiles only if every [`Len`] names a buffer or a table of the signature.
+pub(crate) const fn check_lengths(params: &[ParamKind]) {
+    let mut at = 0;
+    while at < params.len() {
+        #[allow(clippy::indexing_slicing, reason = "below the length; iterators are not const")]
+        if let ParamKind::Len(of) = params[at] {
+            assert!(
+                of < params.len() && matches!(params[of], ParamKind::Buffer(_)),
+                "`Len<I>` is the element count of argument `I`, counted from 0, which must be a buffer or a table"
+            );
+        }
+        at += 1;
+    }
+}

@@ -10,8 +10,8 @@ use crate::backend::command::Work;
 use crate::backend::fault::Severity;
 use crate::backend::host::args::address;
 use crate::backend::host::{Host, Machine};
-use crate::backend::{Call, Command, Fault, Region};
-use crate::callback::shielded;
+use crate::backend::{Call, Command, Fault, Region, outcome};
+use crate::callback::panic_message as message;
 use crate::error::Error;
 use crate::layout::Pitch;
 use crate::taint;
@@ -45,39 +45,15 @@ pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
         }
         Err(error) => {
             let error = Arc::new(error);
-            fail(command, &error);
+            outcome::fail(command, &error);
             Outcome::Failed(error)
         }
     }
 }
 
-/// Instead of running a command: its output was not written.
-pub(crate) fn fail(command: &Command<Host>, cause: &Arc<Error>) {
-    refuse(command, cause, (**cause).clone());
-}
-
 fn skip(command: &Command<Host>, cause: Arc<Error>) -> Outcome {
-    refuse(command, &cause, carried(&cause));
+    outcome::skip(command, &cause);
     Outcome::Skipped(cause)
-}
-
-/// Nothing comes of a command: its output carries `cause`, and who waits for what it gives is told `why`.
-fn refuse(command: &Command<Host>, cause: &Arc<Error>, why: Error) {
-    taint::fail(command, cause);
-    match &command.job.0 {
-        Work::Read { into, .. } => into.fail(why),
-        Work::Stamp { at } => *at.lock() = Some(Err(why)),
-        Work::Launch { .. } | Work::HostCall { .. } => {}
-        Work::Copy | Work::Move | Work::Fill | Work::Write { .. } => {}
-    }
-}
-
-/// What a reader of tainted bytes is told: the root cause, unless the state of the bytes says it all.
-fn carried(cause: &Arc<Error>) -> Error {
-    match &**cause {
-        Error::NotReplayed | Error::ReadBeforeWrite | Error::DeviceLost { .. } => (**cause).clone(),
-        _ => Error::Tainted { cause: cause.clone() },
-    }
 }
 
 /// Runs the command with its memory marked as used, in debug builds.
@@ -244,13 +220,4 @@ fn fill(to: &Region<Host>, pattern: &[u8]) {
             }
         }),
     }
-}
-
-/// What a panic said.
-fn message(panic: Box<dyn std::any::Any + Send>) -> Arc<str> {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = text.unwrap_or("a panic without a message").into();
-    shielded(|| drop(panic));
-    text
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::backend::host::execute::{self, Outcome};
 use crate::backend::host::schedule::Schedule;
 use crate::backend::host::{Host, Machine};
-use crate::backend::{Command, Fleeting, Submitter};
+use crate::backend::{Command, Fleeting, Submitter, outcome};
 use crate::callback::OnDevice;
 use crate::error::Error;
 use crate::failures::Reports;
@@ -98,7 +98,7 @@ impl HostExec {
 
     /// Remembers, instead of a replay, that nothing was written.
     pub(crate) fn fail(&self, cause: &Arc<Error>) {
-        self.commands.iter().for_each(|command| execute::fail(command, cause));
+        self.commands.iter().for_each(|command| outcome::fail(command, cause));
     }
 
     fn node(&self, command: &Command<Host>, replay: &Replay) {

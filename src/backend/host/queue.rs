@@ -13,7 +13,7 @@ use crate::backend::fault::Severity;
 use crate::backend::host::execute::{self, Outcome};
 use crate::backend::host::graph::{HostExec, Replay};
 use crate::backend::host::{Host, Machine};
-use crate::backend::{Call, Command, Fault, Spares, Submitter, Waiter};
+use crate::backend::{Call, Command, Fault, Spares, Submitter, Waiter, outcome};
 use crate::callback::{OnDevice, shielded};
 use crate::error::Error;
 use crate::failures::Reports;
@@ -188,7 +188,7 @@ impl Shared {
                 self.spares.give(command.args);
             }
             Task::Fail { command, cause, .. } => {
-                execute::fail(&command, &cause);
+                outcome::fail(&command, &cause);
                 self.spares.give(command.args);
             }
             Task::Replay { mark, by, exec, reports } => {
@@ -313,8 +313,8 @@ impl Task {
     /// The device is gone before this could run.
     fn give_up(self, unrun: &Arc<Error>) {
         match self {
-            Task::Run { command, .. } => execute::fail(&command, unrun),
-            Task::Fail { command, cause, .. } => execute::fail(&command, &cause),
+            Task::Run { command, .. } => outcome::fail(&command, unrun),
+            Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
             // Whatever these write is gone with the device.
             Task::Replay { .. } | Task::FailReplay { .. } | Task::Wait { .. } => {}
         }

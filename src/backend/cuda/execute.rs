@@ -1,0 +1,290 @@
+//! Submitting one command.
+
+#![allow(unsafe_code, reason = "calls of the CUDA driver")]
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use crate::backend::command::Work;
+use crate::backend::cuda::code::Function;
+use crate::backend::cuda::context::check;
+use crate::backend::cuda::fill::{Step, THREADS};
+use crate::backend::cuda::landing::{Flight, Load};
+use crate::backend::cuda::memory::address;
+use crate::backend::cuda::queue::{CudaQueue, Shared};
+use crate::backend::cuda::{Cuda, Machine, callback};
+use crate::backend::fault::Severity;
+use crate::backend::{Call, Command, Fault, Region, Submitter, outcome};
+use crate::error::Error;
+use crate::kernel::grid::Extent;
+use crate::layout::Pitch;
+use crate::taint;
+
+/// Submits a command, unless what it reads was never written: then its output was not either.
+pub(crate) fn submit(
+    queue: &CudaQueue,
+    seq: u64,
+    by: &Submitter,
+    command: &mut Command<Cuda>,
+) -> Result<(), Fault> {
+    let CudaQueue { shared, spares, machine } = queue;
+    // A move takes the taint of its source along, whatever that is.
+    let moves = matches!(command.job.0, Work::Move);
+    if !moves && let Some(cause) = taint::admit(command) {
+        let command = std::mem::replace(command, Command::taken());
+        outcome::skip(&command, &cause);
+        spares.give(command.args);
+        shared.submit(machine, seq);
+        return Ok(());
+    }
+    let bound = machine.context.bind()?;
+    // Before the driver may call a callback, which could taint what it was to write.
+    let calls = matches!(command.job.0, Work::HostCall { .. });
+    if calls {
+        taint::settle(command);
+    }
+    enqueue(machine, shared, seq, by, command)?;
+    if moves {
+        adopt(command);
+    } else if !calls {
+        taint::settle(command);
+    }
+    shared.submit(machine, seq);
+    drop(bound);
+    let command = std::mem::replace(command, Command::taken());
+    spares.give(command.args);
+    Ok(())
+}
+
+/// Remembers that a command failed, in the place of the `seq`-th operation.
+pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: Command<Cuda>, cause: &Arc<Error>) {
+    let CudaQueue { shared, spares, machine } = queue;
+    outcome::fail(&command, cause);
+    spares.give(command.args);
+    match machine.context.bind() {
+        Ok(_bound) => shared.submit(machine, seq),
+        Err(fault) => machine.note(&fault),
+    }
+}
+
+fn adopt(command: &Command<Cuda>) {
+    if let [from, to] = command.args.regions.as_slice()
+        && let (Some(from), Some(to)) = (&from.contents, &to.contents)
+    {
+        to.taint.adopt(&from.taint);
+    }
+}
+
+fn enqueue(
+    machine: &Machine,
+    queue: &Shared,
+    seq: u64,
+    by: &Submitter,
+    command: &mut Command<Cuda>,
+) -> Result<(), Fault> {
+    let (args, stream, call) = (&command.args, queue.stream(), command.job.call());
+    match (&command.job.0, args.regions.as_slice()) {
+        (Work::Launch { code, extent, .. }, _) => {
+            let mut params = queue.params.lock();
+            code.write_params(args, &mut params)?;
+            let (blocks, block) = shape(extent)?;
+            launch(call, stream, code.function, blocks, block, &params)
+        }
+        (Work::Copy | Work::Move, [from, to]) => copy(call, stream, from, to),
+        (Work::Fill, [to]) => {
+            let (to, len) = address(call, to)?;
+            machine.fill.steps(to, len, &args.scalars, |step| fill(call, stream, step))
+        }
+        (Work::Write { bytes, pitch }, [to]) => write(call, stream, to, *pitch, bytes.bytes()),
+        (Work::Read { into, pitch }, [from]) => {
+            let mut room = into.take_room();
+            match read(call, stream, from, *pitch, room.bytes_mut()) {
+                Ok(()) => {
+                    let load = Load::Read { into: into.clone(), room };
+                    queue.landings.push(Flight { seq, load });
+                    Ok(())
+                }
+                Err(fault) => {
+                    into.put_room(room);
+                    Err(fault)
+                }
+            }
+        }
+        (Work::HostCall { .. }, _) => callback::submit(queue, by, command),
+        (Work::Stamp { at }, _) => {
+            let event = queue.stamp(machine)?;
+            queue.landings.push(Flight { seq, load: Load::Stamp { at: at.clone(), event } });
+            Ok(())
+        }
+        (Work::Copy | Work::Move | Work::Fill | Work::Write { .. } | Work::Read { .. }, _) => {
+            Err(Fault::new(call, Severity::Call, "an operation without its memory"))
+        }
+    }
+}
+
+/// The extent in the driver's numbers.
+pub(crate) fn shape(extent: &Extent) -> Result<([u32; 3], [u32; 3]), Fault> {
+    let [x, y, z] = extent.blocks().map(u32::try_from);
+    match (x, y, z) {
+        (Ok(x), Ok(y), Ok(z)) => Ok(([x, y, z], extent.block())),
+        _ => Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count")),
+    }
+}
+
+fn launch(
+    call: Call,
+    stream: sys::CUstream,
+    function: Function,
+    [x, y, z]: [u32; 3],
+    [bx, by, bz]: [u32; 3],
+    params: &[u8],
+) -> Result<(), Fault> {
+    let mut size = params.len();
+    let mut extra = extra(params, &mut size);
+    let (none, extra) = (std::ptr::null_mut(), extra.as_mut_ptr());
+    // SAFETY: the function is one of a module that lives until the launch has passed. `extra` gives a block of parameters
+    // that was laid out as the driver said they are, which it copies before it returns. What the kernel does with them is
+    // what whoever loaded it answers for; that nothing else uses the memory at the same time is the core's order.
+    check(call, unsafe {
+        sys::cuLaunchKernel(function.0, x, y, z, bx, by, bz, 0, stream, none, extra)
+    })
+}
+
+/// Says where a block of parameters is, in the driver's way.
+pub(crate) fn extra(params: &[u8], size: &mut usize) -> [*mut c_void; 5] {
+    let name = |name: u32| std::ptr::without_provenance_mut::<c_void>(name as usize);
+    [
+        name(sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT),
+        params.as_ptr().cast_mut().cast(),
+        name(sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT),
+        std::ptr::from_mut(size).cast(),
+        name(sys::CU_LAUNCH_PARAM_END_AS_INT),
+    ]
+}
+
+fn copy(call: Call, stream: sys::CUstream, from: &Region<Cuda>, to: &Region<Cuda>) -> Result<(), Fault> {
+    let ((from, len), (to, room)) = (address(call, from)?, address(call, to)?);
+    if len != room {
+        return Err(Fault::new(call, Severity::Call, "a copy between ranges of two lengths"));
+    }
+    if len == 0 {
+        return Ok(());
+    }
+    // SAFETY: `address` checked both ranges against memory that lives until the copy has passed.
+    check(call, unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, len, stream) })
+}
+
+fn fill(call: Call, stream: sys::CUstream, step: Step<'_>) -> Result<(), Fault> {
+    match step {
+        Step::Launch { function, blocks, params } => {
+            launch(call, stream, function, [blocks, 1, 1], [THREADS, 1, 1], params)
+        }
+        Step::Set { to, value, width, count } => {
+            let code = match width {
+                // SAFETY: `address` checked `count` elements at `to`, in memory that lives until the fill has passed.
+                1 => unsafe { sys::cuMemsetD8Async(to, value as u8, count, stream) },
+                // SAFETY: as above, and `to` is a multiple of 2.
+                2 => unsafe { sys::cuMemsetD16Async(to, value as u16, count, stream) },
+                // SAFETY: as above, and `to` is a multiple of 4.
+                _ => unsafe { sys::cuMemsetD32Async(to, value, count, stream) },
+            };
+            check(call, code)
+        }
+    }
+}
+
+fn write(
+    call: Call,
+    stream: sys::CUstream,
+    to: &Region<Cuda>,
+    pitch: Option<Pitch>,
+    bytes: &[u8],
+) -> Result<(), Fault> {
+    let (to, len) = address(call, to)?;
+    fits(call, pitch, len, bytes.len())?;
+    let Some(pitch) = pitch else {
+        // SAFETY: `address` checked the range, `fits` that there are as many bytes; the memory of both lives until the copy
+        // has passed, the host's because the slot's drop queue keeps it.
+        return check(call, unsafe { sys::cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), len, stream) });
+    };
+    let rows = sys::CUDA_MEMCPY2D {
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: bytes.as_ptr().cast(),
+        srcPitch: pitch.row,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstDevice: to,
+        dstPitch: pitch.step,
+        WidthInBytes: pitch.row,
+        Height: pitch.rows,
+        ..no_rows()
+    };
+    // SAFETY: `fits` checked that the rows are those of the range that `address` checked, and that `bytes` has as many;
+    // lifetimes as above.
+    check(call, unsafe { sys::cuMemcpy2DAsync_v2(&rows, stream) })
+}
+
+/// Enqueues a read to `bytes`, which nobody is to touch until it has passed.
+fn read(
+    call: Call,
+    stream: sys::CUstream,
+    from: &Region<Cuda>,
+    pitch: Option<Pitch>,
+    bytes: &mut [u8],
+) -> Result<(), Fault> {
+    let (from, len) = address(call, from)?;
+    fits(call, pitch, len, bytes.len())?;
+    let Some(pitch) = pitch else {
+        // SAFETY: as in `write`; the caller keeps the room, which nobody else has, until the copy has passed.
+        return check(call, unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), from, len, stream) });
+    };
+    let rows = sys::CUDA_MEMCPY2D {
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcDevice: from,
+        srcPitch: pitch.step,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: bytes.as_mut_ptr().cast(),
+        dstPitch: pitch.row,
+        WidthInBytes: pitch.row,
+        Height: pitch.rows,
+        ..no_rows()
+    };
+    // SAFETY: as in `write`, with the room as above.
+    check(call, unsafe { sys::cuMemcpy2DAsync_v2(&rows, stream) })
+}
+
+/// Whether `bytes` bytes of the host are those of a range of `len`, or of its rows.
+pub(crate) fn fits(call: Call, pitch: Option<Pitch>, len: usize, bytes: usize) -> Result<(), Fault> {
+    let fits = match pitch {
+        None => len == bytes,
+        Some(pitch) => {
+            let last = pitch.rows.checked_sub(1).and_then(|rows| rows.checked_mul(pitch.step));
+            let span = last.and_then(|last| last.checked_add(pitch.row));
+            span == Some(len) && pitch.rows.checked_mul(pitch.row) == Some(bytes) && pitch.row <= pitch.step
+        }
+    };
+    let misfit = || Fault::new(call, Severity::Call, "a transfer between ranges of two lengths");
+    if fits { Ok(()) } else { Err(misfit()) }
+}
+
+fn no_rows() -> sys::CUDA_MEMCPY2D {
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: std::ptr::null(),
+        srcDevice: 0,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: 0,
+        Height: 0,
+    }
+}

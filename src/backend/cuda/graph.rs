@@ -1,0 +1,453 @@
+//! Graphs of the driver, built node by node with the edges of the data.
+
+#![allow(unsafe_code, reason = "calls of the CUDA driver")]
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cudarc::driver::sys;
+use smallvec::{SmallVec, smallvec};
+use static_assertions::assert_impl_all;
+
+use crate::backend::command::Work;
+use crate::backend::cuda::callback::{Node, Replay, Replays};
+use crate::backend::cuda::code::Function;
+use crate::backend::cuda::context::check;
+use crate::backend::cuda::execute::{extra, fits, shape};
+use crate::backend::cuda::fill::{Step, THREADS};
+use crate::backend::cuda::memory::address;
+use crate::backend::cuda::pinned::CudaPinned;
+use crate::backend::cuda::queue::CudaQueue;
+use crate::backend::cuda::retire::Retired;
+use crate::backend::cuda::{Cuda, Machine};
+use crate::backend::fault::Severity;
+use crate::backend::{Call, Command, Fault, Fleeting, HostBytes, Region, Submitter, outcome};
+use crate::error::Error;
+use crate::failures::Reports;
+use crate::graph::flow::Dag;
+use crate::layout::Pitch;
+use crate::order::Mark;
+use crate::taint;
+
+/// A sealed graph. One replay at a time: the core orders them.
+pub struct CudaExec {
+    /// `None` for a graph without nodes.
+    exec: Option<Exec>,
+    commands: Arc<[Command<Cuda>]>,
+    fleeting: Vec<Fleeting<Cuda>>,
+    /// Nothing that the graph uses was tainted when so many changes of taint had been made; the largest number at first.
+    clean_at: AtomicU64,
+    /// Whose replays are in flight; without host nodes nobody asks.
+    replays: Arc<Replays>,
+    /// What the driver refers to.
+    calls: Vec<Box<Node>>,
+    writes: Option<CudaPinned>,
+    machine: Arc<Machine>,
+}
+
+struct Exec(sys::CUgraphExec);
+
+// SAFETY: the handle names an object of the driver, which any thread may use and destroy.
+unsafe impl Send for Exec {}
+// SAFETY: as for `Send`. Launches of one executable are never made by two threads at once: the core holds a lock.
+unsafe impl Sync for Exec {}
+
+/// A graph that is being built; destroyed when it goes out of scope.
+struct Builder<'m> {
+    machine: &'m Machine,
+    graph: sys::CUgraph,
+    /// The bytes of recorded writes, in the order of their commands.
+    bytes: *const u8,
+    taken: usize,
+    calls: Vec<Box<Node>>,
+}
+
+type Nodes = SmallVec<[sys::CUgraphNode; 4]>;
+
+impl CudaExec {
+    pub(crate) fn seal(
+        machine: &Arc<Machine>,
+        commands: Vec<Command<Cuda>>,
+        dag: &Dag,
+        fleeting: Vec<Fleeting<Cuda>>,
+    ) -> Result<Self, Fault> {
+        let _relaxed = machine.context.relaxed()?;
+        let writes = written(machine, &commands)?;
+        let mut sealed = CudaExec {
+            exec: None,
+            commands: commands.into(),
+            fleeting,
+            clean_at: AtomicU64::new(u64::MAX),
+            replays: Arc::default(),
+            calls: Vec::new(),
+            writes,
+            machine: machine.clone(),
+        };
+        if sealed.commands.is_empty() {
+            return Ok(sealed);
+        }
+        let mut builder = Builder::new(machine, sealed.writes.as_ref())?;
+        builder.build(&sealed.commands, dag, &sealed.replays)?;
+        sealed.calls = std::mem::take(&mut builder.calls);
+        // From here on, dropping `sealed` is what destroys the executable.
+        sealed.exec = Some(builder.instantiate()?);
+        Ok(sealed)
+    }
+
+    /// Enqueues a replay, after deciding what of it reads bytes that were never written.
+    pub(crate) fn replay(
+        &self,
+        queue: &CudaQueue,
+        seq: u64,
+        by: &Submitter,
+        reports: &Arc<Reports>,
+    ) -> Result<(), Fault> {
+        let CudaQueue { shared, machine, .. } = queue;
+        let _bound = machine.context.bind()?;
+        let mark = Mark { slot: shared.index, seq };
+        let skipped = self.decide(mark, reports);
+        if !self.calls.is_empty() {
+            // A callback may wait for its user, who may wait for what comes before it.
+            shared.publish()?;
+            let (queue, by, reports) = (shared.clone(), by.clone(), reports.clone());
+            self.replays.add(Replay { queue, mark, by, reports, skipped: skipped.into_iter().collect() });
+        }
+        if let Some(exec) = &self.exec {
+            // SAFETY: the executable is live, as long as `self`, and the stream as long as its queue. What its nodes use is
+            // pinned by the graph, and that nothing else uses it at the same time is the core's order.
+            let code = unsafe { sys::cuGraphLaunch(exec.0, shared.stream()) };
+            check(Call::Replay, code).inspect_err(|_| {
+                if !self.calls.is_empty() {
+                    self.replays.take_back();
+                }
+            })?;
+        }
+        shared.submit(machine, seq);
+        Ok(())
+    }
+
+    /// Remembers, in the place of a replay, that nothing was written.
+    pub(crate) fn fail(&self, queue: &CudaQueue, seq: u64, cause: &Arc<Error>) {
+        self.commands.iter().for_each(|command| outcome::fail(command, cause));
+        match self.machine.context.bind() {
+            Ok(_bound) => queue.shared.submit(&self.machine, seq),
+            Err(fault) => self.machine.note(&fault),
+        }
+    }
+
+    /// Carries taint through the commands in their order; returns those that read some.
+    ///
+    /// The device runs them all the same, on what the bytes hold; what they write counts as not written. Nothing is looked
+    /// at while nothing was tainted since all was clean.
+    fn decide(&self, mark: Mark, reports: &Reports) -> Vec<usize> {
+        let changes = taint::changes();
+        // Relaxed: replays are ordered by the lock of the graph's slot.
+        if self.clean_at.load(Ordering::Relaxed) == changes {
+            return Vec::new();
+        }
+        self.fleeting.iter().for_each(|fleeting| fleeting.contents.taint.clear(0..fleeting.bytes));
+        let mut skipped = Vec::new();
+        for (index, command) in self.commands.iter().enumerate() {
+            match taint::admit(command) {
+                None => taint::settle(command),
+                Some(cause) => {
+                    outcome::skip(command, &cause);
+                    reports.note(mark, &cause);
+                    skipped.push(index);
+                }
+            }
+        }
+        let clean = if skipped.is_empty() { changes } else { u64::MAX };
+        self.clean_at.store(clean, Ordering::Relaxed);
+        skipped
+    }
+}
+
+impl Drop for CudaExec {
+    fn drop(&mut self) {
+        if let Some(exec) = self.exec.take() {
+            let (calls, writes) = (std::mem::take(&mut self.calls), self.writes.take());
+            self.machine.retire(Retired::Exec(exec.0, calls, writes));
+        }
+    }
+}
+
+/// The bytes of all recorded writes, one after the other: a graph reads them anew on every replay.
+fn written(machine: &Arc<Machine>, commands: &[Command<Cuda>]) -> Result<Option<CudaPinned>, Fault> {
+    let bytes = |command: &Command<Cuda>| match &command.job.0 {
+        Work::Write { bytes, .. } => Some(bytes.clone()),
+        _ => None,
+    };
+    let sum = commands.iter().filter_map(bytes).map(|bytes| bytes.bytes().len()).sum();
+    if sum == 0 {
+        return Ok(None);
+    }
+    let mut pinned = CudaPinned::zeroed(machine, sum)?;
+    let mut rest = pinned.bytes_mut();
+    for bytes in commands.iter().filter_map(bytes) {
+        let Some((place, behind)) = rest.split_at_mut_checked(bytes.bytes().len()) else { break };
+        place.copy_from_slice(bytes.bytes());
+        rest = behind;
+    }
+    Ok(Some(pinned))
+}
+
+impl<'m> Builder<'m> {
+    fn new(machine: &'m Machine, writes: Option<&CudaPinned>) -> Result<Self, Fault> {
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: `graph` is a place for a handle; no other flags than 0 exist.
+        check(Call::Seal, unsafe { sys::cuGraphCreate(&mut graph, 0) })?;
+        let bytes = writes.map_or(std::ptr::null(), |writes| writes.bytes().as_ptr());
+        Ok(Builder { machine, graph, bytes, taken: 0, calls: Vec::new() })
+    }
+
+    /// Adds a node, or a few, for every command.
+    fn build(
+        &mut self,
+        commands: &Arc<[Command<Cuda>]>,
+        dag: &Dag,
+        replays: &Arc<Replays>,
+    ) -> Result<(), Fault> {
+        let mut params = Vec::new();
+        let mut last: Vec<sys::CUgraphNode> = Vec::with_capacity(commands.len());
+        for (index, command) in commands.iter().enumerate() {
+            let before = dag.preds(index as u32).iter().filter_map(|node| last.get(*node as usize).copied());
+            let before: Nodes = before.collect();
+            let node = match &command.job.0 {
+                Work::HostCall { .. } => self.call(&before, Node::new(commands, index, replays))?,
+                _ => self.add(&before, command, &mut params)?,
+            };
+            last.push(node);
+        }
+        Ok(())
+    }
+
+    /// Adds the nodes of one command; returns the one that comes last.
+    fn add(
+        &mut self,
+        before: &Nodes,
+        command: &Command<Cuda>,
+        params: &mut Vec<u8>,
+    ) -> Result<sys::CUgraphNode, Fault> {
+        let args = &command.args;
+        match (&command.job.0, args.regions.as_slice()) {
+            (Work::Launch { code, extent, .. }, _) => {
+                code.write_params(args, params)?;
+                let (blocks, block) = shape(extent)?;
+                self.kernel(before, code.function, blocks, block, params)
+            }
+            (Work::Copy, [from, to]) => self.copy(before, from, to),
+            (Work::Fill, [to]) => {
+                let (to, len) = address(Call::Seal, to)?;
+                self.fill(before, to, len, &args.scalars)
+            }
+            (Work::Write { bytes, pitch }, [to]) => self.write(before, to, *pitch, bytes.bytes().len()),
+            _ => Err(Fault::new(Call::Seal, Severity::Call, "an operation that no graph can hold")),
+        }
+    }
+
+    fn kernel(
+        &self,
+        before: &Nodes,
+        function: Function,
+        [x, y, z]: [u32; 3],
+        [bx, by, bz]: [u32; 3],
+        params: &[u8],
+    ) -> Result<sys::CUgraphNode, Fault> {
+        let mut size = params.len();
+        let mut extra = extra(params, &mut size);
+        let node = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: function.0,
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: 0,
+            kernelParams: std::ptr::null_mut(),
+            extra: extra.as_mut_ptr(),
+            kern: std::ptr::null_mut(),
+            ctx: std::ptr::null_mut(),
+        };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is a place for a handle, and `before` are as many nodes of this graph. The function lives as long as
+        // the executable, which keeps its command; the parameters are as for an eager launch, and copied here.
+        check(Call::Seal, unsafe {
+            sys::cuGraphAddKernelNode_v2(&mut raw, self.graph, before.as_ptr(), before.len(), &node)
+        })?;
+        Ok(raw)
+    }
+
+    fn copy(
+        &self,
+        before: &Nodes,
+        from: &Region<Cuda>,
+        to: &Region<Cuda>,
+    ) -> Result<sys::CUgraphNode, Fault> {
+        let ((from, len), (to, room)) = (address(Call::Seal, from)?, address(Call::Seal, to)?);
+        fits(Call::Seal, None, room, len)?;
+        let copy = sys::CUDA_MEMCPY3D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: from,
+            srcPitch: len,
+            dstDevice: to,
+            dstPitch: len,
+            WidthInBytes: len,
+            ..one_row()
+        };
+        self.transfer(before, &copy)
+    }
+
+    /// A write of the next `len` bytes that are to be written.
+    fn write(
+        &mut self,
+        before: &Nodes,
+        to: &Region<Cuda>,
+        pitch: Option<Pitch>,
+        len: usize,
+    ) -> Result<sys::CUgraphNode, Fault> {
+        let (to, room) = address(Call::Seal, to)?;
+        fits(Call::Seal, pitch, room, len)?;
+        let from = self.bytes.wrapping_add(self.taken);
+        self.taken += len;
+        let pitch = pitch.unwrap_or(Pitch { rows: 1, row: len, step: len });
+        let copy = sys::CUDA_MEMCPY3D {
+            srcHost: from.cast(),
+            srcPitch: pitch.row,
+            srcHeight: pitch.rows,
+            dstDevice: to,
+            dstPitch: pitch.step,
+            dstHeight: pitch.rows,
+            WidthInBytes: pitch.row,
+            Height: pitch.rows,
+            ..one_row()
+        };
+        self.transfer(before, &copy)
+    }
+
+    fn transfer(&self, before: &Nodes, copy: &sys::CUDA_MEMCPY3D) -> Result<sys::CUgraphNode, Fault> {
+        if copy.WidthInBytes == 0 {
+            return self.nothing(before);
+        }
+        let (mut raw, context) = (std::ptr::null_mut(), self.machine.context.raw());
+        // SAFETY: `raw` is a place for a handle, and `before` are as many nodes of this graph. `address` checked the device's
+        // ranges, in memory that the graph pins; the host's bytes live as long as the executable.
+        check(Call::Seal, unsafe {
+            sys::cuGraphAddMemcpyNode(&mut raw, self.graph, before.as_ptr(), before.len(), copy, context)
+        })?;
+        Ok(raw)
+    }
+
+    fn fill(
+        &self,
+        before: &Nodes,
+        to: sys::CUdeviceptr,
+        len: usize,
+        pattern: &[u8],
+    ) -> Result<sys::CUgraphNode, Fault> {
+        let mut last = None;
+        self.machine.fill.steps(to, len, pattern, |step| {
+            // One after the other, so that who follows one follows all.
+            let before: Nodes = last.map_or_else(|| before.clone(), |last| smallvec![last]);
+            last = Some(match step {
+                Step::Launch { function, blocks, params } => {
+                    self.kernel(&before, function, [blocks, 1, 1], [THREADS, 1, 1], params)?
+                }
+                Step::Set { to, value, width, count } => self.set(&before, to, value, width, count)?,
+            });
+            Ok(())
+        })?;
+        last.map_or_else(|| self.nothing(before), Ok)
+    }
+
+    fn set(
+        &self,
+        before: &Nodes,
+        to: sys::CUdeviceptr,
+        value: u32,
+        width: u32,
+        count: usize,
+    ) -> Result<sys::CUgraphNode, Fault> {
+        let pitch = count.saturating_mul(width as usize);
+        let set = sys::CUDA_MEMSET_NODE_PARAMS { dst: to, pitch, value, elementSize: width, width: count, height: 1 };
+        let (mut raw, context) = (std::ptr::null_mut(), self.machine.context.raw());
+        // SAFETY: `raw` is a place for a handle, and `before` are as many nodes of this graph. `address` checked `count`
+        // elements at `to`, a multiple of their size, in memory that the graph pins.
+        check(Call::Seal, unsafe {
+            sys::cuGraphAddMemsetNode(&mut raw, self.graph, before.as_ptr(), before.len(), &set, context)
+        })?;
+        Ok(raw)
+    }
+
+    fn call(&mut self, before: &Nodes, call: Box<Node>) -> Result<sys::CUgraphNode, Fault> {
+        let params = call.params();
+        self.calls.push(call);
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is a place for a handle, and `before` are as many nodes of this graph. What the driver calls lives as
+        // long as the executable.
+        check(Call::Seal, unsafe {
+            sys::cuGraphAddHostNode(&mut raw, self.graph, before.as_ptr(), before.len(), &params)
+        })?;
+        Ok(raw)
+    }
+
+    /// A node for an operation on no bytes: what follows it follows what comes before it.
+    fn nothing(&self, before: &Nodes) -> Result<sys::CUgraphNode, Fault> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is a place for a handle, and `before` are as many nodes of this graph.
+        check(Call::Seal, unsafe {
+            sys::cuGraphAddEmptyNode(&mut raw, self.graph, before.as_ptr(), before.len())
+        })?;
+        Ok(raw)
+    }
+
+    /// What can be launched.
+    fn instantiate(&self) -> Result<Exec, Fault> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is a place for a handle, and the graph is live; without flags nothing else is asked for.
+        check(Call::Seal, unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, self.graph, 0) })?;
+        Ok(Exec(raw))
+    }
+}
+
+impl Drop for Builder<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the graph came from `cuGraphCreate`, and is destroyed here only; an executable does not need it.
+        let _ = unsafe { sys::cuGraphDestroy(self.graph) };
+    }
+}
+
+/// A copy of one row of nothing, from the host to the device.
+fn one_row() -> sys::CUDA_MEMCPY3D {
+    sys::CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: std::ptr::null::<c_void>(),
+        srcDevice: 0,
+        srcArray: std::ptr::null_mut(),
+        reserved0: std::ptr::null_mut(),
+        srcPitch: 0,
+        srcHeight: 1,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        reserved1: std::ptr::null_mut(),
+        dstPitch: 0,
+        dstHeight: 1,
+        WidthInBytes: 0,
+        Height: 1,
+        Depth: 1,
+    }
+}
+
+assert_impl_all!(CudaExec: Send, Sync);

@@ -1,0 +1,124 @@
+//! What the device gives the host, on its way: the bytes of reads, and the times of stamps.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::backend::command::Stamp;
+use crate::backend::cuda::Machine;
+use crate::backend::cuda::event::{Event, Purpose};
+use crate::callback::OnDevice;
+use crate::error::Error;
+use crate::memory::staging::Room;
+use crate::readback::{Readback, wake};
+
+/// What is in flight on one queue, in its order.
+#[derive(Default)]
+pub(crate) struct Landings {
+    state: Mutex<State>,
+    /// How many there are, so that who waits for something else takes no lock.
+    count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    flights: VecDeque<Flight>,
+    /// The last stamp that landed, which the next one is measured from.
+    last: Option<(Event, Instant)>,
+}
+
+/// One thing on its way.
+pub(crate) struct Flight {
+    pub(crate) seq: u64,
+    pub(crate) load: Load,
+}
+
+pub(crate) enum Load {
+    /// The device writes `room`, which nobody else has.
+    Read { into: Arc<Readback>, room: Room },
+    Stamp { at: Arc<Stamp>, event: Event },
+}
+
+type Wakers = SmallVec<[Waker; 2]>;
+
+impl Landings {
+    pub(crate) fn push(&self, flight: Flight) {
+        let mut state = self.state.lock();
+        state.flights.push_back(flight);
+        self.count.store(state.flights.len(), Ordering::Release);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        // Acquire pairs with the stores under the lock: who sees zero sees what has landed.
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Lands everything up to operation `completed`. When this returns, all of it has landed, whoever did it.
+    pub(crate) fn land(&self, machine: &Machine, completed: u64) {
+        if self.is_empty() {
+            return;
+        }
+        let mut wakers = Wakers::new();
+        let mut state = self.state.lock();
+        while let Some(flight) = state.flights.pop_front_if(|flight| flight.seq <= completed) {
+            match flight.load {
+                Load::Read { into, room } => wakers.extend(into.settle(room, Ok(()))),
+                Load::Stamp { at, event } => state.stamp(machine, &at, event),
+            }
+        }
+        self.count.store(state.flights.len(), Ordering::Release);
+        drop(state);
+        wake_all(wakers);
+    }
+
+    /// Tells everybody that nothing will come. Where the device may still write is leaked.
+    pub(crate) fn fail(&self, error: &Error) {
+        if self.is_empty() {
+            return;
+        }
+        let mut wakers = Wakers::new();
+        let mut state = self.state.lock();
+        for flight in state.flights.drain(..) {
+            match flight.load {
+                Load::Read { into, room } => {
+                    std::mem::forget(room);
+                    wakers.extend(into.settle(Room::default(), Err(error.clone())));
+                }
+                Load::Stamp { at, .. } => *at.lock() = Some(Err(error.clone())),
+            }
+        }
+        self.count.store(0, Ordering::Release);
+        drop(state);
+        wake_all(wakers);
+    }
+}
+
+impl State {
+    /// The time of a stamp, by the device's clock from the stamp before it.
+    fn stamp(&mut self, machine: &Machine, at: &Stamp, event: Event) {
+        let bound = machine.context.bind();
+        let instant = match &self.last {
+            None => Ok(Instant::now()),
+            Some((earlier, when)) => bound
+                .and_then(|_bound| event.since(earlier))
+                .map(|elapsed| *when + Duration::from_secs_f64(f64::from(elapsed.max(0.0)) / 1e3)),
+        };
+        *at.lock() = Some(instant.map_err(|fault| machine.poison.absorb(fault)));
+        let now = at.lock().as_ref().and_then(|noted| noted.as_ref().ok().copied());
+        let before = self.last.replace((event, now.unwrap_or_else(Instant::now)));
+        before.into_iter().for_each(|(event, _)| machine.events.give(Purpose::Time, event));
+    }
+}
+
+/// Wakers are the user's code: called with no lock held, and with no way back into this crate.
+fn wake_all(wakers: Wakers) {
+    let _on_device = OnDevice::enter();
+    wakers.into_iter().for_each(|waker| wake(Some(waker)));
+}

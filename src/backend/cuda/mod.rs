@@ -1,0 +1,340 @@
+//! The CUDA backend: the driver's streams, memory and graphs.
+//!
+//! The core submits operations in program order for every byte, under the lock of a slot, so that taint is decided when an
+//! operation is submitted: what reads tainted bytes never reaches the driver. The device orders what does by its streams
+//! and events. Nothing here waits under a lock of the core's, but where the driver itself does.
+
+pub(crate) mod callback;
+pub(crate) mod code;
+pub(crate) mod context;
+pub(crate) mod event;
+pub(crate) mod execute;
+pub(crate) mod fill;
+pub(crate) mod graph;
+pub(crate) mod landing;
+pub(crate) mod memory;
+#[cfg(feature = "nvrtc")]
+pub(crate) mod nvrtc;
+pub(crate) mod pinned;
+pub(crate) mod queue;
+pub(crate) mod retire;
+pub(crate) mod source;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+pub(crate) use source::Source;
+
+use crate::backend::fault::Severity;
+use crate::backend::sealed::Driver;
+use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
+use crate::device::{Device, DeviceOptions};
+use crate::error::{Error, Result as Outcome};
+use crate::failures::Reports;
+use crate::graph::flow::Dag;
+use crate::kernel::program::Sources;
+use crate::poison::Poison;
+use crate::stream_id::StreamId;
+use code::CudaCode;
+use context::Context;
+use event::Events;
+use fill::Fill;
+use graph::CudaExec;
+use memory::CudaMemory;
+use pinned::CudaPinned;
+use queue::{CudaQueue, Shared};
+use retire::{Retired, Retirement};
+use watch::Watch;
+
+/// The CUDA backend: NVIDIA's GPUs, through the driver of the machine.
+pub struct Cuda {
+    machine: Arc<Machine>,
+}
+
+/// What everything of one device shares. Lives until the last of it is gone and the device is idle.
+pub(crate) struct Machine {
+    pub(crate) context: Context,
+    pub(crate) poison: Arc<Poison>,
+    pub(crate) events: Events,
+    pub(crate) fill: Fill,
+    pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
+    pub(crate) watch: Watch,
+    pub(crate) retirement: Retirement,
+    limits: Limits,
+    in_flight: u64,
+}
+
+/// Options of a CUDA device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaOptions {
+    ordinal: usize,
+    in_flight: usize,
+}
+
+impl Default for CudaOptions {
+    fn default() -> Self {
+        CudaOptions { ordinal: 0, in_flight: 1024 }
+    }
+}
+
+impl CudaOptions {
+    /// The machine's first device.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Which of the machine's devices, in the driver's order, from 0.
+    pub fn ordinal(mut self, ordinal: usize) -> Self {
+        self.ordinal = ordinal;
+        self
+    }
+
+    /// How many operations a slot has in flight before the next one waits for room. At least 64.
+    pub fn in_flight(mut self, operations: usize) -> Self {
+        self.in_flight = operations.max(64);
+        self
+    }
+}
+
+impl Device<Cuda> {
+    /// A CUDA device with the usual options: the `ordinal`-th of the machine, from 0.
+    ///
+    /// # Errors
+    /// [`Error::Driver`], which says what is missing: a driver, a new enough one, the device.
+    pub fn new(ordinal: usize) -> Outcome<Self> {
+        Self::open(DeviceOptions::new().backend(CudaOptions::new().ordinal(ordinal)))
+    }
+}
+
+impl Machine {
+    /// Remembers a fault that came where nobody can be told, if it is one that nobody can be spared.
+    pub(crate) fn note(&self, fault: &Fault) {
+        if fault.is_sticky() {
+            self.poison.set(fault.clone());
+        }
+    }
+
+    pub(crate) fn queues(&self) -> SmallVec<[Arc<Shared>; 8]> {
+        self.queues.lock().clone()
+    }
+
+    /// Gives `item`, which nothing can use any more that is not in flight already, back to the driver later.
+    pub(crate) fn retire(&self, item: Retired) {
+        let marks = self.queues().into_iter().map(|queue| {
+            let submitted = queue.submitted();
+            (queue, submitted)
+        });
+        self.retirement.add(item, marks.collect());
+    }
+
+    /// Starts the threads of the device.
+    fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let machine = self.clone();
+        let named = std::thread::Builder::new().name("dacapo-cuda-watch".to_owned());
+        named.spawn(move || watch::run(&machine))?;
+        let machine = self.clone();
+        let named = std::thread::Builder::new().name("dacapo-cuda-retire".to_owned());
+        named.spawn(move || retire::run(machine)).map(drop).inspect_err(|_| self.watch.end())
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        self.machine.retirement.close();
+    }
+}
+
+impl Backend for Cuda {}
+
+#[diagnostic::do_not_recommend]
+impl Driver for Cuda {
+    const NAME: &'static str = "cuda";
+    const SOURCE: &'static str = "ptx";
+    type Options = CudaOptions;
+    type Queue = CudaQueue;
+    type Memory = CudaMemory;
+    type Code = CudaCode;
+    type Exec = CudaExec;
+
+    fn open(options: &CudaOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
+        let context = Context::open(options.ordinal)?;
+        let limits = context.limits()?;
+        let fill = Fill::load(&context)?;
+        let machine = Arc::new(Machine {
+            context,
+            poison: poison.clone(),
+            events: Events::default(),
+            fill,
+            queues: Mutex::default(),
+            watch: Watch::default(),
+            retirement: Retirement::default(),
+            limits,
+            in_flight: options.in_flight as u64,
+        });
+        let started = machine.start();
+        started.map_err(|error| Fault::new(Call::Open, Severity::Call, error.to_string()))?;
+        Ok(Cuda { machine })
+    }
+
+    fn limits(&self) -> Limits {
+        self.machine.limits
+    }
+
+    fn queue(&self, index: u32, spares: Arc<Spares<Self>>) -> Result<CudaQueue, Fault> {
+        CudaQueue::new(&self.machine, index, spares)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<CudaMemory, Fault> {
+        CudaMemory::allocate(&self.machine, bytes)
+    }
+
+    fn free(&self, memory: &CudaMemory) -> Result<(), Fault> {
+        memory.free()
+    }
+
+    fn address(memory: &CudaMemory, offset: usize) -> Option<u64> {
+        Some(memory.address(offset))
+    }
+
+    fn pin(&self, bytes: usize) -> Result<Box<dyn HostBytes>, Fault> {
+        Ok(Box::new(CudaPinned::zeroed(&self.machine, bytes)?))
+    }
+
+    fn runs_in_chunks(_code: &CudaCode) -> bool {
+        false
+    }
+
+    fn load(&self, sources: &Sources) -> Result<Option<CudaCode>, Fault> {
+        let Some(source) = &sources.cuda else { return Ok(None) };
+        CudaCode::load(&self.machine, source, sources).map(Some)
+    }
+
+    fn begin(&self, _stream: StreamId) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn end(&self, _stream: StreamId) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn abandon(&self, _stream: StreamId) {}
+
+    fn throttle(&self, queue: &CudaQueue) {
+        let (submitted, limit) = (queue.shared.submitted(), self.machine.in_flight);
+        if submitted.saturating_sub(queue.shared.completed()) >= limit {
+            // Down to half, so that not each of the next operations waits for one.
+            self.wait_for_room(queue, submitted - limit / 2);
+        }
+    }
+
+    fn wait_for_room(&self, queue: &CudaQueue, seq: u64) -> bool {
+        const TICK: Duration = Duration::from_millis(100);
+        while queue.shared.completed() < seq {
+            if self.machine.poison.is_set() {
+                return false;
+            }
+            if let Err(fault) = queue.shared.wait(&self.machine, seq, Instant::now().checked_add(TICK)) {
+                self.machine.note(&fault);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn wait_for(&self, queue: &CudaQueue, on: &CudaQueue, seq: u64) -> Result<(), Fault> {
+        let _bound = self.machine.context.bind()?;
+        queue.shared.wait_for(&self.machine, &on.shared, seq)
+    }
+
+    fn order_failure(&self, queue: &CudaQueue, on: &CudaQueue, seq: u64) {
+        // The failure itself is remembered at once. But who waits for it must wait for what it waited for.
+        let bound = self.machine.context.bind();
+        if bound.and_then(|_bound| queue.shared.wait_for(&self.machine, &on.shared, seq)).is_ok() {
+            return;
+        }
+        if let Err(fault) = on.shared.wait(&self.machine, seq, None) {
+            // Nothing can tell any more when the bytes are free.
+            self.machine.poison.set(Fault::new(fault.call(), Severity::Sticky, fault.message().to_owned()));
+        }
+    }
+
+    fn submit(
+        &self,
+        queue: &CudaQueue,
+        seq: u64,
+        by: &Submitter,
+        command: &mut Command<Self>,
+    ) -> Result<(), Fault> {
+        execute::submit(queue, seq, by, command)
+    }
+
+    fn submit_failure(&self, queue: &CudaQueue, seq: u64, command: Command<Self>, cause: Arc<Error>) {
+        execute::submit_failure(queue, seq, command, &cause);
+    }
+
+    fn seal(
+        &self,
+        commands: Vec<Command<Self>>,
+        dag: &Dag,
+        fleeting: Vec<Fleeting<Self>>,
+    ) -> Result<CudaExec, Fault> {
+        CudaExec::seal(&self.machine, commands, dag, fleeting)
+    }
+
+    fn replay(
+        &self,
+        queue: &CudaQueue,
+        seq: u64,
+        by: &Submitter,
+        exec: &Arc<CudaExec>,
+        reports: &Arc<Reports>,
+    ) -> Result<(), Fault> {
+        exec.replay(queue, seq, by, reports)
+    }
+
+    fn replay_failure(&self, queue: &CudaQueue, seq: u64, exec: &Arc<CudaExec>, cause: Arc<Error>) {
+        exec.fail(queue, seq, &cause);
+    }
+
+    fn completed(&self, queue: &CudaQueue) -> u64 {
+        queue.shared.completed()
+    }
+
+    fn block(
+        &self,
+        queue: &CudaQueue,
+        seq: u64,
+        _waiter: Waiter,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Fault> {
+        queue.shared.block(&self.machine, seq, deadline)
+    }
+}
+
+impl Drop for Machine {
+    /// On the thread that retires, when all is idle, or anywhere, when the device could not be opened.
+    fn drop(&mut self) {
+        if self.poison.is_set() {
+            // What a lost device may still touch is leaked.
+            std::mem::take(self.queues.get_mut()).into_iter().for_each(std::mem::forget);
+        }
+        let Ok(_relaxed) = self.context.relaxed() else { return };
+        self.events.clear();
+        for queue in std::mem::take(self.queues.get_mut()) {
+            if let Ok(shared) = Arc::try_unwrap(queue) {
+                shared.retire();
+            }
+        }
+        self.fill.unload(&self.context);
+    }
+}
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cuda").field("limits", &self.machine.limits).finish_non_exhaustive()
+    }
+}

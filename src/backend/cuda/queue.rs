@@ -1,0 +1,235 @@
+//! The queue of a slot: a stream, and how far the device has come on it.
+
+#![allow(unsafe_code, reason = "calls of the CUDA driver")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys;
+use parking_lot::Mutex;
+use static_assertions::assert_impl_all;
+
+use crate::backend::cuda::context::{Context, check};
+use crate::backend::cuda::event::{Event, Purpose};
+use crate::backend::cuda::landing::Landings;
+use crate::backend::cuda::pinned::Block;
+use crate::backend::cuda::{Cuda, Machine};
+use crate::backend::{Call, Fault, Spares};
+
+/// A slot's queue. Dropping it waits for nothing: what it has in flight keeps what it needs.
+pub struct CudaQueue {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) spares: Arc<Spares<Cuda>>,
+    pub(crate) machine: Arc<Machine>,
+}
+
+/// What outlives the queue, until the device is done with it.
+pub(crate) struct Shared {
+    pub(crate) index: u32,
+    stream: sys::CUstream,
+    counter: Counter,
+    /// The last operation whose calls to the driver are made.
+    submitted: AtomicU64,
+    /// The last operation after which the stream writes the counter.
+    published: Mutex<u64>,
+    /// A copy of `published`, to be read without its lock.
+    announced: AtomicU64,
+    /// The parameters of the launch that is being enqueued.
+    pub(crate) params: Mutex<Vec<u8>>,
+    pub(crate) landings: Landings,
+}
+
+// SAFETY: field by field. `stream` names an object of the driver, which any thread may use; the rest is `Send` by
+// itself.
+unsafe impl Send for Shared {}
+
+// SAFETY: field by field. The driver's calls on one stream may be made by several threads at once; the rest is `Sync`
+// by itself.
+unsafe impl Sync for Shared {}
+
+/// A number in host memory that the stream writes.
+struct Counter {
+    block: Block,
+    address: sys::CUdeviceptr,
+}
+
+/// After so many operations the stream writes the counter, also if nobody waits.
+const INTERVAL: u64 = 32;
+
+impl CudaQueue {
+    pub(crate) fn new(
+        machine: &Arc<Machine>,
+        index: u32,
+        spares: Arc<Spares<Cuda>>,
+    ) -> Result<Self, Fault> {
+        let shared = Arc::new(Shared::new(&machine.context, index)?);
+        machine.queues.lock().push(shared.clone());
+        Ok(CudaQueue { shared, spares, machine: machine.clone() })
+    }
+}
+
+impl Shared {
+    fn new(context: &Context, index: u32) -> Result<Self, Fault> {
+        let _relaxed = context.relaxed()?;
+        let mut counter = Counter { block: Block::zeroed(context, size_of::<u64>())?, address: 0 };
+        let start = counter.block.start().cast();
+        // SAFETY: `address` is a place for an address, and `start` came from `cuMemHostAlloc` with the flag for a mapping.
+        check(Call::Open, unsafe { sys::cuMemHostGetDevicePointer_v2(&mut counter.address, start, 0) })?;
+        let mut stream = std::ptr::null_mut();
+        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: `stream` is a place for a handle, and the context is bound.
+        check(Call::Open, unsafe { sys::cuStreamCreate(&mut stream, flags) })?;
+        Ok(Shared {
+            index,
+            stream,
+            counter,
+            submitted: AtomicU64::new(0),
+            published: Mutex::new(0),
+            announced: AtomicU64::new(0),
+            params: Mutex::default(),
+            landings: Landings::default(),
+        })
+    }
+
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    pub(crate) fn submitted(&self) -> u64 {
+        // Pairs with `submit`: who sees the number can order work behind that operation.
+        self.submitted.load(Ordering::SeqCst)
+    }
+
+    /// The last operation that is known to be done.
+    pub(crate) fn completed(&self) -> u64 {
+        let counter = self.counter.block.start().cast::<u64>();
+        // SAFETY: `from_ptr` needs 8 aligned bytes that live as long as the reference, and no access to them that is not
+        // atomic: the block is the driver's page-aligned memory, owned by `self`, and but for this load only the device
+        // accesses it, by single 8-byte writes.
+        let counter = unsafe { AtomicU64::from_ptr(counter) };
+        // Acquire: the stream's write comes with a barrier, so that who sees an operation done sees what it wrote.
+        counter.load(Ordering::Acquire)
+    }
+
+    /// Notes that the calls for operation `seq` are made; the context is bound.
+    pub(crate) fn submit(&self, machine: &Machine, seq: u64) {
+        // SeqCst: see `submitted`, and the watch, which must not miss both this and the notice below.
+        self.submitted.store(seq, Ordering::SeqCst);
+        // Relaxed: a stale number only makes the counter be written once more.
+        if seq.saturating_sub(self.announced.load(Ordering::Relaxed)) >= INTERVAL {
+            self.try_publish(machine);
+        }
+        machine.watch.notice();
+    }
+
+    /// Makes the stream write the counter behind everything that was submitted; the context is bound.
+    pub(crate) fn publish(&self) -> Result<(), Fault> {
+        let mut published = self.published.lock();
+        let upto = self.submitted();
+        if *published >= upto {
+            return Ok(());
+        }
+        // SAFETY: stream and counter live as long as `self`, which the machine keeps until both are idle; the address is
+        // a multiple of 8 and mapped for this context.
+        let code = unsafe { sys::cuStreamWriteValue64_v2(self.stream, self.counter.address, upto, 0) };
+        check(Call::Synchronize, code)?;
+        *published = upto;
+        self.announced.store(upto, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// [`publish`](Shared::publish), where a refusal can only mean that the next one will be tried.
+    pub(crate) fn try_publish(&self, machine: &Machine) {
+        if let Err(fault) = self.publish() {
+            machine.note(&fault);
+        }
+    }
+
+    /// Makes what follows wait for operation `seq` of `on`; the context is bound.
+    pub(crate) fn wait_for(&self, machine: &Machine, on: &Shared, seq: u64) -> Result<(), Fault> {
+        debug_assert!(seq <= on.submitted(), "waits point to what was submitted");
+        // What waits may do so for long; who waits for what comes before must not.
+        self.publish()?;
+        let event = machine.events.take(Call::Wait, Purpose::Order)?;
+        let outcome = event.record(Call::Wait, on.stream).and_then(|()| event.hold_back(self.stream));
+        machine.events.give(Purpose::Order, event);
+        outcome
+    }
+
+    /// Blocks until operation `seq` is done and what it gives has landed, the deadline has passed, or the device is lost.
+    pub(crate) fn block(&self, machine: &Machine, seq: u64, deadline: Option<Instant>) -> Result<bool, Fault> {
+        if self.completed() < seq && !self.wait(machine, seq, deadline)? {
+            return Ok(false);
+        }
+        self.landings.land(machine, self.completed());
+        Ok(true)
+    }
+
+    /// Blocks as [`block`](Shared::block) does, but lands nothing.
+    pub(crate) fn wait(&self, machine: &Machine, seq: u64, deadline: Option<Instant>) -> Result<bool, Fault> {
+        let _relaxed = machine.context.relaxed()?;
+        self.publish()?;
+        let started = Instant::now();
+        let mut asked = started;
+        loop {
+            if self.completed() >= seq {
+                return Ok(true);
+            }
+            if machine.poison.is_set() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            let waited = started.elapsed();
+            if asked.elapsed() > Duration::from_millis(1) {
+                self.query()?;
+                asked = Instant::now();
+            }
+            pause(waited);
+        }
+    }
+
+    /// Whether everything is done; a fault that the device has met comes out here.
+    pub(crate) fn query(&self) -> Result<bool, Fault> {
+        // SAFETY: the stream lives as long as `self`.
+        match unsafe { sys::cuStreamQuery(self.stream) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => check(Call::Execute, code).map(|()| true),
+        }
+    }
+
+    /// Records an event for the time here; the context is bound.
+    pub(crate) fn stamp(&self, machine: &Machine) -> Result<Event, Fault> {
+        let event = machine.events.take(Call::Stamp, Purpose::Time)?;
+        match event.record(Call::Stamp, self.stream) {
+            Ok(()) => Ok(event),
+            Err(fault) => {
+                machine.events.give(Purpose::Time, event);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Gives stream and counter back, once everything is done; the context is bound.
+    pub(crate) fn retire(self) {
+        if self.completed() < self.submitted() {
+            return;
+        }
+        // SAFETY: the stream came from `cuStreamCreate`, and `self` was its last owner. A refusal leaks it.
+        let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
+        // SAFETY: the stream, which has no work left, was the only one to write the counter, and `self` the last to read it.
+        let _ = unsafe { self.counter.block.free() };
+    }
+}
+
+/// Lets some time pass, the more the longer it has been: who waits for little is not to sleep through its end.
+fn pause(waited: Duration) {
+    const SPIN: Duration = Duration::from_micros(100);
+    const LONGEST: Duration = Duration::from_micros(250);
+    if waited < SPIN {
+        std::hint::spin_loop();
+    } else {
+        std::thread::sleep((waited / 16).min(LONGEST));
+    }
+}
+
+assert_impl_all!(CudaQueue: Send, Sync);

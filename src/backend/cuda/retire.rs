@@ -1,0 +1,143 @@
+//! What is given back to the driver once the device is past it, on a thread of its own: the driver's calls for it may
+//! wait for work that is nobody's business.
+
+#![allow(unsafe_code, reason = "calls of the CUDA driver")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cudarc::driver::sys;
+use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+
+use crate::backend::cuda::Machine;
+use crate::backend::cuda::callback::Node;
+use crate::backend::cuda::pinned::{Block, CudaPinned};
+use crate::backend::cuda::queue::Shared;
+use crate::callback::{OnDevice, shielded};
+
+/// Something of the driver's that nobody refers to any more, though work in flight may.
+pub(crate) enum Retired {
+    Memory(sys::CUdeviceptr),
+    Pinned(Block),
+    Module(sys::CUmodule),
+    /// With what its nodes refer to.
+    Exec(sys::CUgraphExec, Vec<Box<Node>>, Option<CudaPinned>),
+}
+
+// SAFETY: addresses and handles of the driver, which any thread may give back.
+unsafe impl Send for Retired {}
+
+/// What waits, and for what.
+#[derive(Default)]
+pub(crate) struct Retirement {
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Waiting>,
+    /// Whether the device's owner is gone.
+    closing: bool,
+}
+
+struct Waiting {
+    item: Retired,
+    /// How far each queue had been filled.
+    marks: SmallVec<[(Arc<Shared>, u64); 8]>,
+}
+
+impl Retirement {
+    pub(crate) fn add(&self, item: Retired, marks: SmallVec<[(Arc<Shared>, u64); 8]>) {
+        self.state.lock().waiting.push(Waiting { item, marks });
+        self.bell.notify_one();
+    }
+
+    pub(crate) fn close(&self) {
+        self.state.lock().closing = true;
+        self.bell.notify_one();
+    }
+
+    /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
+    /// come but what others still hold.
+    fn next(&self, patience: Duration, lost: bool) -> (Vec<Retired>, bool) {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() && !state.closing {
+            self.bell.wait(&mut state);
+        } else {
+            self.bell.wait_for(&mut state, patience);
+        }
+        if lost {
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            waiting.into_iter().for_each(|waiting| leak(waiting.item));
+            state = self.state.lock();
+        }
+        let passed = |waiting: &mut Waiting| waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq);
+        let ready: Vec<Retired> = state.waiting.extract_if(.., passed).map(|waiting| waiting.item).collect();
+        (ready, state.closing && state.waiting.is_empty())
+    }
+}
+
+/// Gives back until the device is gone and nothing of it is left. Holds the last reference then.
+pub(crate) fn run(machine: Arc<Machine>) {
+    const SOON: Duration = Duration::from_millis(1);
+    const LATE: Duration = Duration::from_millis(32);
+    let mut patience = SOON;
+    loop {
+        let lost = machine.poison.is_set();
+        let (ready, closing) = machine.retirement.next(patience, lost);
+        patience = if ready.is_empty() { (patience * 2).min(LATE) } else { SOON };
+        give_back(&machine, ready);
+        // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
+        if closing && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
+            machine.watch.end();
+            break;
+        }
+    }
+}
+
+fn is_idle(machine: &Machine) -> bool {
+    machine.queues().iter().all(|queue| queue.completed() >= queue.submitted() && queue.landings.is_empty())
+}
+
+/// A lost device never passes anything: what it may still touch stays what it is.
+fn leak(item: Retired) {
+    if let Retired::Exec(_, calls, _) = item {
+        std::mem::forget(calls);
+    }
+}
+
+fn give_back(machine: &Machine, ready: Vec<Retired>) {
+    if ready.is_empty() {
+        return;
+    }
+    let Ok(_relaxed) = machine.context.relaxed() else {
+        ready.into_iter().for_each(leak);
+        return;
+    };
+    for item in ready {
+        // Refusals leave the driver with what it did not take; there is nobody to tell.
+        let _ = match item {
+            // SAFETY: the address came from `cuMemAlloc`, was not freed, and the device is past its uses.
+            Retired::Memory(start) => unsafe { sys::cuMemFree_v2(start) },
+            Retired::Pinned(block) => {
+                // SAFETY: its owner is gone, the device is past its uses, and the context is bound.
+                let _ = unsafe { block.free() };
+                continue;
+            }
+            // SAFETY: the handle came from `cuModuleLoadDataEx`; no launch of its functions is in flight, and none can come.
+            Retired::Module(module) => unsafe { sys::cuModuleUnload(module) },
+            Retired::Exec(exec, calls, writes) => {
+                // SAFETY: the handle came from an instantiation; no launch of it is in flight, and none can come.
+                let _ = unsafe { sys::cuGraphExecDestroy(exec) };
+                // The callbacks own values of the user's, whose drop must neither end this thread nor wait on it.
+                let _on_device = OnDevice::enter();
+                shielded(|| drop(calls));
+                drop(writes);
+                continue;
+            }
+        };
+    }
+}

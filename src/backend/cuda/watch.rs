@@ -1,0 +1,100 @@
+//! The thread that looks how far the device has come, for those who do not wait themselves.
+//!
+//! Futures become ready, tickets done and memory free though no thread of the user's waits: this one makes every queue
+//! write its counter soon after the last operation, and lands what has come. It sleeps while nothing is in flight.
+
+#![allow(unsafe_code, reason = "calls of the CUDA driver")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::backend::cuda::Machine;
+
+/// Whether there is something to look for.
+#[derive(Default)]
+pub(crate) struct Watch {
+    busy: AtomicBool,
+    ended: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Watch {
+    /// There is something in flight. On the path of every launch: one load while the thread is awake.
+    pub(crate) fn notice(&self) {
+        // SeqCst, as in `run`: either this sees the thread's store, or the thread sees what was submitted.
+        if !self.busy.load(Ordering::SeqCst) && !self.busy.swap(true, Ordering::SeqCst) {
+            drop(self.ended.lock());
+            self.bell.notify_one();
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        *self.ended.lock() = true;
+        self.bell.notify_one();
+    }
+
+    /// Blocks until something is in flight; `false` when there is no more to come.
+    fn wait(&self) -> bool {
+        let mut ended = self.ended.lock();
+        while !*ended && !self.busy.load(Ordering::SeqCst) {
+            self.bell.wait(&mut ended);
+        }
+        !*ended
+    }
+
+    /// Lets some time pass.
+    fn nap(&self, time: Duration) {
+        let mut ended = self.ended.lock();
+        if !*ended {
+            self.bell.wait_for(&mut ended, time);
+        }
+    }
+}
+
+/// Watches until there is nothing left to watch.
+pub(crate) fn run(machine: &Arc<Machine>) {
+    /// How long after an operation the first look is taken: a call that waits for it has landed it by then.
+    const SOON: Duration = Duration::from_micros(50);
+    const LATE: Duration = Duration::from_millis(1);
+    let watch = &machine.watch;
+    let mut patience = SOON;
+    while watch.wait() {
+        watch.nap(patience);
+        watch.busy.store(false, Ordering::SeqCst);
+        let idle = look(machine);
+        if !idle {
+            watch.busy.store(true, Ordering::SeqCst);
+        }
+        patience = if idle { SOON } else { (patience * 2).min(LATE) };
+    }
+}
+
+/// Looks at every queue; returns whether nothing is in flight.
+fn look(machine: &Machine) -> bool {
+    let lost = machine.poison.error();
+    let relaxed = machine.context.relaxed();
+    let mut idle = true;
+    for queue in machine.queues() {
+        if let Some(lost) = &lost {
+            queue.landings.fail(lost);
+            continue;
+        }
+        if let Err(fault) = &relaxed {
+            machine.note(fault);
+            continue;
+        }
+        queue.try_publish(machine);
+        if queue.completed() < queue.submitted() {
+            idle = false;
+            if let Err(fault) = queue.query() {
+                machine.note(&fault);
+            }
+        }
+        queue.landings.land(machine, queue.completed());
+    }
+    idle
+}
