@@ -125,8 +125,8 @@ pub use graph::Graph;
 pub use graph::inspect::NodeInfo;
 pub use graph::ticket::Ticket;
 pub use kernel::{
-    Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program, Signature,
-    Uniform,
+    Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program,
+    Signature, Uniform,
 };
 pub use layout::Layout;
 pub use memory::compaction::Compaction;
@@ -167,8 +167,8 @@ pub mod cuda {
 /// What a program that records and replays needs: `use dacapo::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, Len, NoCapture, Out, Prepared,
-        Program, Recording, Slice, SliceMut, Stream, Touches, Uniform, Work,
+        Backend, Buffer, Device, Enqueue, Graph, Grid, Host, In, InOut, Kernel, Len, NoCapture, Out,
+        Prepared, Program, Recording, Slice, SliceMut, Stream, Touches, Uniform, Work,
     };
 }
 

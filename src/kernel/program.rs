@@ -146,6 +146,9 @@ impl<S: Signature> Clone for Program<S> {
 
 impl<S: Signature> std::fmt::Debug for Program<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program").field("name", &self.sources.name).field("block", &self.sources.block).finish()
+        f.debug_struct("Program")
+            .field("name", &self.sources.name)
+            .field("block", &self.sources.block)
+            .finish()
     }
 }

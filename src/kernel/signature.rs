@@ -175,8 +175,7 @@ pub(crate) mod sealed {
 
 impl<T: Pod> sealed::Param for In<T> {
     type View<'a> = &'a [T];
-    const KIND: ParamKind =
-        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Input });
+    const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Input });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
     }
@@ -184,8 +183,7 @@ impl<T: Pod> sealed::Param for In<T> {
 
 impl<T: Pod> sealed::Param for Out<T> {
     type View<'a> = &'a mut [T];
-    const KIND: ParamKind =
-        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
+    const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
     }
@@ -193,8 +191,7 @@ impl<T: Pod> sealed::Param for Out<T> {
 
 impl<T: Pod> sealed::Param for InOut<T> {
     type View<'a> = &'a mut [T];
-    const KIND: ParamKind =
-        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
+    const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
     }
@@ -202,8 +199,7 @@ impl<T: Pod> sealed::Param for InOut<T> {
 
 impl<T: Pod> sealed::Param for Uniform<T> {
     type View<'a> = &'a [T];
-    const KIND: ParamKind =
-        ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Table });
+    const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Table });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
     }

@@ -71,7 +71,13 @@ impl Module {
         // long it is; there are as many values as options, and each is of the kind that its option takes: a buffer, and
         // its size in the place of an address.
         let code = unsafe {
-            sys::cuModuleLoadDataEx(&mut raw, image.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+            sys::cuModuleLoadDataEx(
+                &mut raw,
+                image.as_ptr().cast(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
         };
         if code == sys::CUresult::CUDA_SUCCESS {
             return Ok(Module(raw));
@@ -109,7 +115,8 @@ impl CudaCode {
             #[cfg(feature = "nvrtc")]
             Form::Text(text) => {
                 let name = &sources.name;
-                let image = crate::backend::cuda::nvrtc::compile(text, name, machine.context.architecture()?)?;
+                let image =
+                    crate::backend::cuda::nvrtc::compile(text, name, machine.context.architecture()?)?;
                 Module::load(&image)?
             }
         };
@@ -148,7 +155,9 @@ impl CudaCode {
         for (index, kind) in sources.params.iter().enumerate() {
             let Some((offset, bytes)) = self.param(index)? else {
                 let (found, expected) = (index, sources.params.len());
-                return refuse(format!("`{name}`: the function has {found} parameters, the signature {expected}"));
+                return refuse(format!(
+                    "`{name}`: the function has {found} parameters, the signature {expected}"
+                ));
             };
             if bytes != kind.bytes() {
                 let expected = kind.bytes();
@@ -161,7 +170,9 @@ impl CudaCode {
         }
         if self.param(sources.params.len())?.is_some() {
             let expected = sources.params.len();
-            return refuse(format!("`{name}`: the function has more than the {expected} parameters of the signature"));
+            return refuse(format!(
+                "`{name}`: the function has more than the {expected} parameters of the signature"
+            ));
         }
         Ok(())
     }

@@ -54,7 +54,8 @@ impl Context {
         check(Call::Open, unsafe { sys::cuDeviceGetCount(&mut count) })?;
         let index = c_int::try_from(ordinal).ok().filter(|index| *index < count);
         let Some(index) = index else {
-            let message = format!("there is no CUDA device {ordinal}: this machine has {count}, counted from 0");
+            let message =
+                format!("there is no CUDA device {ordinal}: this machine has {count}, counted from 0");
             return Err(Fault::new(Call::Open, Severity::Call, message));
         };
         let mut device = 0;
@@ -171,7 +172,9 @@ fn present() -> Result<(), Fault> {
     check(Call::Open, unsafe { sys::cuDriverGetVersion(&mut version) })?;
     if version < OLDEST {
         let found = format!("{}.{}", version / 1000, version % 1000 / 10);
-        return missing(format!("the driver is for CUDA {found}, and this needs one for 12.8 or later: update it"));
+        return missing(format!(
+            "the driver is for CUDA {found}, and this needs one for 12.8 or later: update it"
+        ));
     }
     // SAFETY: no other flags than 0 exist, and repeated calls do nothing.
     check(Call::Open, unsafe { sys::cuInit(0) })

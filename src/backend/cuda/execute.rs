@@ -147,9 +147,7 @@ fn launch(
     // SAFETY: the function is one of a module that lives until the launch has passed. `extra` gives a block of parameters
     // that was laid out as the driver said they are, which it copies before it returns. What the kernel does with them is
     // what whoever loaded it answers for; that nothing else uses the memory at the same time is the core's order.
-    check(call, unsafe {
-        sys::cuLaunchKernel(function.0, x, y, z, bx, by, bz, 0, stream, none, extra)
-    })
+    check(call, unsafe { sys::cuLaunchKernel(function.0, x, y, z, bx, by, bz, 0, stream, none, extra) })
 }
 
 /// Says where a block of parameters is, in the driver's way.
@@ -237,7 +235,9 @@ fn read(
     fits(call, pitch, len, bytes.len())?;
     let Some(pitch) = pitch else {
         // SAFETY: as in `write`; the caller keeps the room, which nobody else has, until the copy has passed.
-        return check(call, unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), from, len, stream) });
+        return check(call, unsafe {
+            sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), from, len, stream)
+        });
     };
     let rows = sys::CUDA_MEMCPY2D {
         srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,

@@ -35,7 +35,9 @@ const PATTERN: usize = 32;
 macro_rules! kernel {
     ($name:literal, $load:literal, $store:literal, $shift:literal) => {
         concat!(
-            ".visible .entry ", $name, "(\n",
+            ".visible .entry ",
+            $name,
+            "(\n",
             "  .param .u64 p_to, .param .u64 p_total, .param .u64 p_stride, .param .u32 p_len,\n",
             "  .param .align 8 .b8 p_pattern[1024])\n",
             "{\n",
@@ -45,11 +47,17 @@ macro_rules! kernel {
             "  mul.wide.u32 %d2, %r1, %r2; cvt.u64.u32 %d3, %r3; add.u64 %d2, %d2, %d3;\n",
             "  setp.ge.u64 %p, %d2, %d1; @%p ret;\n",
             "  ld.param.u32 %r4, [p_len]; cvt.u64.u32 %d4, %r4;\n",
-            "  div.u64 %d5, %d2, %d4; rem.u64 %d6, %d2, %d4; shl.b64 %d6, %d6, ", $shift, ";\n",
+            "  div.u64 %d5, %d2, %d4; rem.u64 %d6, %d2, %d4; shl.b64 %d6, %d6, ",
+            $shift,
+            ";\n",
             "  ld.param.u64 %d7, [p_to]; ld.param.u64 %d8, [p_stride];\n",
             "  mad.lo.u64 %d9, %d5, %d8, %d7; add.u64 %d9, %d9, %d6; cvta.to.global.u64 %d9, %d9;\n",
             "  mov.u64 %d10, p_pattern; add.u64 %d10, %d10, %d6;\n",
-            "  ", $load, " %r5, [%d10]; ", $store, " [%d9], %r5; ret;\n",
+            "  ",
+            $load,
+            " %r5, [%d10]; ",
+            $store,
+            " [%d9], %r5; ret;\n",
             "}\n"
         )
     };
@@ -128,7 +136,8 @@ fn params(numbers: [u64; 3], units: u32, part: &[u8]) -> [u8; PATTERN + PART] {
 fn uniform(to: sys::CUdeviceptr, pattern: &[u8]) -> Option<(u32, u32)> {
     [1usize, 2, 4].into_iter().find_map(|width| {
         let first = pattern.get(..width)?;
-        let repeats = pattern.len().is_multiple_of(width) && pattern.chunks(width).all(|chunk| chunk == first);
+        let repeats =
+            pattern.len().is_multiple_of(width) && pattern.chunks(width).all(|chunk| chunk == first);
         let mut value = [0; 4];
         value.iter_mut().zip(first).for_each(|(place, byte)| *place = *byte);
         (repeats && to.is_multiple_of(width as u64)).then_some((width as u32, u32::from_le_bytes(value)))

@@ -371,7 +371,14 @@ impl<'m> Builder<'m> {
         count: usize,
     ) -> Result<sys::CUgraphNode, Fault> {
         let pitch = count.saturating_mul(width as usize);
-        let set = sys::CUDA_MEMSET_NODE_PARAMS { dst: to, pitch, value, elementSize: width, width: count, height: 1 };
+        let set = sys::CUDA_MEMSET_NODE_PARAMS {
+            dst: to,
+            pitch,
+            value,
+            elementSize: width,
+            width: count,
+            height: 1,
+        };
         let (mut raw, context) = (std::ptr::null_mut(), self.machine.context.raw());
         // SAFETY: `raw` is a place for a handle, and `before` are as many nodes of this graph. `address` checked `count`
         // elements at `to`, a multiple of their size, in memory that the graph pins.

@@ -42,8 +42,14 @@ pub(crate) struct Flight {
 
 pub(crate) enum Load {
     /// The device writes `room`, which nobody else has.
-    Read { into: Arc<Readback>, room: Room },
-    Stamp { at: Arc<Stamp>, event: Event },
+    Read {
+        into: Arc<Readback>,
+        room: Room,
+    },
+    Stamp {
+        at: Arc<Stamp>,
+        event: Event,
+    },
 }
 
 type Wakers = SmallVec<[Waker; 2]>;

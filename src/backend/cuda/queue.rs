@@ -58,11 +58,7 @@ struct Counter {
 const INTERVAL: u64 = 32;
 
 impl CudaQueue {
-    pub(crate) fn new(
-        machine: &Arc<Machine>,
-        index: u32,
-        spares: Arc<Spares<Cuda>>,
-    ) -> Result<Self, Fault> {
+    pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Cuda>>) -> Result<Self, Fault> {
         let shared = Arc::new(Shared::new(&machine.context, index)?);
         machine.queues.lock().push(shared.clone());
         Ok(CudaQueue { shared, spares, machine: machine.clone() })
@@ -158,7 +154,12 @@ impl Shared {
     }
 
     /// Blocks until operation `seq` is done and what it gives has landed, the deadline has passed, or the device is lost.
-    pub(crate) fn block(&self, machine: &Machine, seq: u64, deadline: Option<Instant>) -> Result<bool, Fault> {
+    pub(crate) fn block(
+        &self,
+        machine: &Machine,
+        seq: u64,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Fault> {
         if self.completed() < seq && !self.wait(machine, seq, deadline)? {
             return Ok(false);
         }

@@ -74,7 +74,8 @@ impl Retirement {
             waiting.into_iter().for_each(|waiting| leak(waiting.item));
             state = self.state.lock();
         }
-        let passed = |waiting: &mut Waiting| waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq);
+        let passed =
+            |waiting: &mut Waiting| waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq);
         let ready: Vec<Retired> = state.waiting.extract_if(.., passed).map(|waiting| waiting.item).collect();
         (ready, state.closing && state.waiting.is_empty())
     }

@@ -1,0 +1,20 @@
+//! The CUDA backend, on a real device.
+//!
+//! Where there is none, each test prints that it was skipped; with `DACAPO_REQUIRE=cuda` in the environment it fails.
+
+#[path = "cuda/graphs.rs"]
+mod graphs;
+#[path = "cuda/kernels.rs"]
+mod kernels;
+#[path = "cuda/memory.rs"]
+mod memory;
+#[path = "cuda/opening.rs"]
+mod opening;
+#[path = "cuda/streams.rs"]
+mod streams;
+#[path = "cuda/support.rs"]
+mod support;
+#[path = "cuda/taint.rs"]
+mod taint;
+#[path = "cuda/transfers.rs"]
+mod transfers;
