@@ -74,6 +74,13 @@ impl Taint {
         self.publish(&ranges);
     }
 
+    /// Taints in `other` what is tainted here.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn spread(&self, other: &Taint) {
+        let ranges = self.ranges.lock().clone();
+        ranges.into_iter().for_each(|(range, cause)| other.set(range, cause));
+    }
+
     /// Clean again, for another tenant.
     pub(crate) fn reset(&mut self) {
         self.ranges.get_mut().clear();
@@ -115,7 +122,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    fn new(span: Range<usize>, pitch: Option<Pitch>) -> Self {
+    pub(crate) fn new(span: Range<usize>, pitch: Option<Pitch>) -> Self {
         // A range is one row, whose step is what no other one starts at.
         let whole = Pitch { rows: 1, row: span.len(), step: span.len().max(1) };
         Bytes { rows: pitch.unwrap_or(whole), span }
@@ -189,7 +196,7 @@ pub(crate) fn fail<B: Backend>(command: &Command<B>, cause: &Arc<Error>) {
 
 /// Whether the command sees what the bytes held. To the order of things a write in rows uses the padding as well, which
 /// it leaves as it is; it looks at none of it.
-fn reads<B: Backend>(region: &Region<B>, pitch: Option<Pitch>) -> bool {
+pub(crate) fn reads<B: Backend>(region: &Region<B>, pitch: Option<Pitch>) -> bool {
     match pitch {
         Some(_) => !region.access.writes(),
         None => region.access.reads(),

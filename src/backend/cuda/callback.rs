@@ -12,10 +12,11 @@ use cudarc::driver::sys;
 use parking_lot::Mutex;
 
 use crate::backend::command::{Callback, Work};
-use crate::backend::cuda::Cuda;
 use crate::backend::cuda::context::check;
+use crate::backend::cuda::late::{Admission, Late, may_fail};
 use crate::backend::cuda::queue::Shared;
-use crate::backend::{Call, Command, Fault, Submitter, outcome};
+use crate::backend::cuda::{Cuda, Machine};
+use crate::backend::{Call, Command, Fault, Submitter};
 use crate::callback::{OnDevice, panic_message, shielded};
 use crate::error::Error;
 use crate::failures::Reports;
@@ -25,14 +26,24 @@ use crate::order::Mark;
 struct Task {
     command: Command<Cuda>,
     by: Submitter,
+    /// Its place among what may fail late; without one it was to write nothing, and follows nothing that may.
+    admission: Option<Admission>,
+    late: Arc<Late>,
 }
 
 /// Enqueues the call of a host command; takes the command if the driver takes the call. The context is bound.
-pub(crate) fn submit(queue: &Shared, by: &Submitter, command: &mut Command<Cuda>) -> Result<(), Fault> {
+pub(crate) fn submit(
+    machine: &Machine,
+    queue: &Shared,
+    by: &Submitter,
+    command: &mut Command<Cuda>,
+    admission: Option<&Admission>,
+) -> Result<(), Fault> {
     // A callback may wait for its user, who may wait for what comes before it.
     queue.publish()?;
     let taken = std::mem::replace(command, Command::taken());
-    let task = Box::into_raw(Box::new(Task { command: taken, by: by.clone() }));
+    let (by, admission, late) = (by.clone(), admission.cloned(), machine.late.clone());
+    let task = Box::into_raw(Box::new(Task { command: taken, by, admission, late }));
     // SAFETY: the stream lives as long as `queue`. `run_task` takes the pointer to a `Task` back, which the driver calls once,
     // or never if it refuses or the device is lost.
     let code = unsafe { sys::cuLaunchHostFunc(queue.stream(), Some(run_task), task.cast()) };
@@ -50,15 +61,40 @@ unsafe extern "C" fn run_task(data: *mut c_void) {
     shielded(|| {
         // SAFETY: by the contract of this function, `data` is a `Task` of `into_raw` that nobody else has.
         let task = unsafe { Box::from_raw(data.cast::<Task>()) };
-        let Task { command, by } = *task;
-        if let Work::HostCall { call } = &command.job.0
-            && let Err(error) = call_user(call)
-        {
-            let error = Arc::new(error);
-            outcome::fail(&command, &error);
-            by.failures.park(&error);
-        }
+        task.run();
     });
+}
+
+impl Task {
+    fn run(self) {
+        let Task { command, by, admission, late } = self;
+        let Work::HostCall { call } = &command.job.0 else { return };
+        let skipped = admission.as_ref().is_some_and(|admission| admission.verdict.of(0).is_some());
+        let outcome = if skipped { Ok(()) } else { call_user(call) };
+        conclude(&late, admission.as_ref(), 0, &command, outcome, |error| by.failures.park(error));
+    }
+}
+
+/// What follows from a callback: nothing, or that what it was to write, and what was made of that, was never written.
+fn conclude(
+    late: &Late,
+    admission: Option<&Admission>,
+    index: usize,
+    command: &Command<Cuda>,
+    outcome: Result<(), Error>,
+    tell: impl FnOnce(&Arc<Error>),
+) {
+    let error = outcome.err().map(Arc::new);
+    // First, so that who hears of it finds the taint.
+    match (&error, admission) {
+        (Some(error), Some(admission)) => late.failed(admission, index, command, error),
+        (None, Some(_)) if may_fail(command) => late.passed(),
+        // Without a place in the log it writes nothing.
+        _ => {}
+    }
+    if let Some(error) = &error {
+        tell(error);
+    }
 }
 
 /// What a panic in user code comes to.
@@ -96,6 +132,8 @@ pub(crate) struct Replay {
     pub(crate) reports: Arc<Reports>,
     /// The commands that read what was never written.
     pub(crate) skipped: Arc<[usize]>,
+    pub(crate) admission: Option<Admission>,
+    pub(crate) late: Arc<Late>,
 }
 
 impl Replays {
@@ -135,20 +173,16 @@ impl Node {
     fn run(&self) {
         // Relaxed: replays of one graph run one after the other, as the device's order of them carries.
         let replay = self.replays.of(self.ran.fetch_add(1, Ordering::Relaxed));
-        let Some(command) = self.commands.get(self.index) else { return };
-        if replay.as_ref().is_some_and(|replay| replay.skipped.contains(&self.index)) {
-            return;
-        }
-        if let Work::HostCall { call } = &command.job.0
-            && let Err(error) = call_user(call)
-        {
-            let error = Arc::new(error);
-            outcome::fail(command, &error);
-            if let Some(replay) = replay {
-                replay.by.failures.park(&error);
-                replay.reports.note(replay.mark, &error);
-            }
-        }
+        let (Some(command), Some(replay)) = (self.commands.get(self.index), replay) else { return };
+        let Work::HostCall { call } = &command.job.0 else { return };
+        let late =
+            replay.admission.as_ref().is_some_and(|admission| admission.verdict.of(self.index).is_some());
+        let skipped = late || replay.skipped.contains(&self.index);
+        let outcome = if skipped { Ok(()) } else { call_user(call) };
+        conclude(&replay.late, replay.admission.as_ref(), self.index, command, outcome, |error| {
+            replay.by.failures.park(error);
+            replay.reports.note(replay.mark, error);
+        });
     }
 }
 

@@ -21,9 +21,11 @@ pub(crate) const ALIGNMENT: usize = 256;
 pub(crate) struct Context {
     device: sys::CUdevice,
     raw: sys::CUcontext,
+    /// Whether `drop` gives it back.
+    held: bool,
 }
 
-// SAFETY: `device` is a number. `raw` names a context of the driver, which any thread may make its current one, and
+// SAFETY: `device` and `held` are plain. `raw` names a context of the driver, which any thread may make its current one, and
 // which lives until `drop` releases the hold.
 unsafe impl Send for Context {}
 
@@ -64,11 +66,16 @@ impl Context {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a place for a handle, `device` came from the driver.
         check(Call::Open, unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
-        Ok(Context { device, raw })
+        Ok(Context { device, raw, held: true })
     }
 
     pub(crate) fn raw(&self) -> sys::CUcontext {
         self.raw
+    }
+
+    /// Keeps the driver's context for good, where nothing may be asked of the driver.
+    pub(crate) fn abandon(&mut self) {
+        self.held = false;
     }
 
     /// Makes the context the calling thread's current one. Where there was none, it stays so afterwards.
@@ -136,6 +143,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if !self.held {
+            return;
+        }
         // SAFETY: `open` retained this device's primary context once, and it is released here only. A refusal leaves it
         // retained, which only the end of the process would notice.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };

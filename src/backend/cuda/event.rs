@@ -91,6 +91,13 @@ impl Events {
         self.time.lock().clear();
     }
 
+    /// Forgets them all, where nothing may be asked of the driver.
+    pub(crate) fn leak(&self) {
+        for events in [&self.order, &self.time] {
+            std::mem::take(&mut *events.lock()).into_iter().for_each(std::mem::forget);
+        }
+    }
+
     fn of(&self, purpose: Purpose) -> &Mutex<Vec<Event>> {
         match purpose {
             Purpose::Order => &self.order,

@@ -12,6 +12,7 @@ use crate::backend::cuda::code::Function;
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::fill::{Step, THREADS};
 use crate::backend::cuda::landing::{Flight, Load};
+use crate::backend::cuda::late::{self, Admission};
 use crate::backend::cuda::memory::address;
 use crate::backend::cuda::queue::{CudaQueue, Shared};
 use crate::backend::cuda::{Cuda, Machine, callback};
@@ -30,32 +31,46 @@ pub(crate) fn submit(
     command: &mut Command<Cuda>,
 ) -> Result<(), Fault> {
     let CudaQueue { shared, spares, machine } = queue;
-    // A move takes the taint of its source along, whatever that is.
-    let moves = matches!(command.job.0, Work::Move);
-    if !moves && let Some(cause) = taint::admit(command) {
-        let command = std::mem::replace(command, Command::taken());
-        outcome::skip(&command, &cause);
-        spares.give(command.args);
-        shared.submit(machine, seq);
-        return Ok(());
-    }
     let bound = machine.context.bind()?;
-    // Before the driver may call a callback, which could taint what it was to write.
-    let calls = matches!(command.job.0, Work::HostCall { .. });
-    if calls {
-        taint::settle(command);
-    }
-    enqueue(machine, shared, seq, by, command)?;
-    if moves {
-        adopt(command);
-    } else if !calls {
-        taint::settle(command);
+    let logs = machine.late.is_pending() || late::may_fail(command);
+    match admit(machine, command, logs) {
+        Err(cause) => outcome::skip(command, &cause),
+        Ok(admission) => {
+            let enqueued = enqueue(machine, shared, seq, by, command, admission.as_ref());
+            if let (Err(_), Some(admission)) = (&enqueued, &admission) {
+                machine.late.cancel(admission);
+            }
+            enqueued?;
+            if admission.is_none() {
+                settle(command);
+            }
+        }
     }
     shared.submit(machine, seq);
     drop(bound);
     let command = std::mem::replace(command, Command::taken());
     spares.give(command.args);
     Ok(())
+}
+
+/// Whether the command may run, by the taint of what it reads.
+fn admit(machine: &Machine, command: &Command<Cuda>, logs: bool) -> Result<Option<Admission>, Arc<Error>> {
+    if logs {
+        return machine.late.admit(command).map(Some);
+    }
+    // A move takes the taint of its source along, whatever that is.
+    let cause = if matches!(command.job.0, Work::Move) { None } else { taint::admit(command) };
+    cause.map_or(Ok(None), Err)
+}
+
+/// What the command wrote is what it wrote.
+fn settle(command: &Command<Cuda>) {
+    match (&command.job.0, command.args.regions.as_slice()) {
+        (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
+            to.taint.adopt(&from.taint);
+        }
+        _ => taint::settle(command),
+    }
 }
 
 /// Remembers that a command failed, in the place of the `seq`-th operation.
@@ -69,20 +84,13 @@ pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: Command<Cuda>
     }
 }
 
-fn adopt(command: &Command<Cuda>) {
-    if let [from, to] = command.args.regions.as_slice()
-        && let (Some(from), Some(to)) = (&from.contents, &to.contents)
-    {
-        to.taint.adopt(&from.taint);
-    }
-}
-
 fn enqueue(
     machine: &Machine,
     queue: &Shared,
     seq: u64,
     by: &Submitter,
     command: &mut Command<Cuda>,
+    admission: Option<&Admission>,
 ) -> Result<(), Fault> {
     let (args, stream, call) = (&command.args, queue.stream(), command.job.call());
     match (&command.job.0, args.regions.as_slice()) {
@@ -102,7 +110,8 @@ fn enqueue(
             let mut room = into.take_room();
             match read(call, stream, from, *pitch, room.bytes_mut()) {
                 Ok(()) => {
-                    let load = Load::Read { into: into.clone(), room };
+                    let verdict = admission.map(|admission| admission.verdict.clone());
+                    let load = Load::Read { into: into.clone(), room, verdict };
                     queue.landings.push(Flight { seq, load });
                     Ok(())
                 }
@@ -112,7 +121,7 @@ fn enqueue(
                 }
             }
         }
-        (Work::HostCall { .. }, _) => callback::submit(queue, by, command),
+        (Work::HostCall { .. }, _) => callback::submit(machine, queue, by, command, admission),
         (Work::Stamp { at }, _) => {
             let event = queue.stamp(machine)?;
             queue.landings.push(Flight { seq, load: Load::Stamp { at: at.clone(), event } });

@@ -16,9 +16,10 @@ use crate::backend::cuda::code::Function;
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::execute::{extra, fits, shape};
 use crate::backend::cuda::fill::{Step, THREADS};
+use crate::backend::cuda::late::may_fail;
 use crate::backend::cuda::memory::address;
 use crate::backend::cuda::pinned::CudaPinned;
-use crate::backend::cuda::queue::CudaQueue;
+use crate::backend::cuda::queue::{CudaQueue, Shared};
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
@@ -34,8 +35,10 @@ use crate::taint;
 pub struct CudaExec {
     /// `None` for a graph without nodes.
     exec: Option<Exec>,
-    commands: Arc<[Command<Cuda>]>,
-    fleeting: Vec<Fleeting<Cuda>>,
+    pub(crate) commands: Arc<[Command<Cuda>]>,
+    pub(crate) fleeting: Vec<Fleeting<Cuda>>,
+    /// How many of its host nodes are to write something.
+    pub(crate) failing_calls: usize,
     /// Nothing that the graph uses was tainted when so many changes of taint had been made; the largest number at first.
     clean_at: AtomicU64,
     /// Whose replays are in flight; without host nodes nobody asks.
@@ -76,6 +79,7 @@ impl CudaExec {
         let writes = written(machine, &commands)?;
         let mut sealed = CudaExec {
             exec: None,
+            failing_calls: commands.iter().filter(|command| may_fail(command)).count(),
             commands: commands.into(),
             fleeting,
             clean_at: AtomicU64::new(u64::MAX),
@@ -97,7 +101,7 @@ impl CudaExec {
 
     /// Enqueues a replay, after deciding what of it reads bytes that were never written.
     pub(crate) fn replay(
-        &self,
+        self: &Arc<Self>,
         queue: &CudaQueue,
         seq: u64,
         by: &Submitter,
@@ -106,25 +110,47 @@ impl CudaExec {
         let CudaQueue { shared, machine, .. } = queue;
         let _bound = machine.context.bind()?;
         let mark = Mark { slot: shared.index, seq };
-        let skipped = self.decide(mark, reports);
+        let (skipped, admission) = if machine.late.is_pending() || self.failing_calls > 0 {
+            let decide = || self.decide(mark, reports);
+            let (skipped, admission) = machine.late.admit_replay(self, (mark, reports), decide);
+            (skipped, Some(admission))
+        } else {
+            (self.decide(mark, reports), None)
+        };
+        let launched = self.launch(queue, |queue| Replay {
+            queue: queue.clone(),
+            mark,
+            by: by.clone(),
+            reports: reports.clone(),
+            skipped: skipped.into(),
+            admission: admission.clone(),
+            late: machine.late.clone(),
+        });
+        if let (Err(_), Some(admission)) = (&launched, &admission) {
+            machine.late.cancel(admission);
+        }
+        launched?;
+        shared.submit(machine, seq);
+        Ok(())
+    }
+
+    /// Enqueues the nodes. Host nodes are told whose `replay` they run in.
+    fn launch(&self, queue: &CudaQueue, replay: impl FnOnce(&Arc<Shared>) -> Replay) -> Result<(), Fault> {
+        let Some(exec) = &self.exec else { return Ok(()) };
+        let shared = &queue.shared;
         if !self.calls.is_empty() {
             // A callback may wait for its user, who may wait for what comes before it.
             shared.publish()?;
-            let (queue, by, reports) = (shared.clone(), by.clone(), reports.clone());
-            self.replays.add(Replay { queue, mark, by, reports, skipped: skipped.into_iter().collect() });
+            self.replays.add(replay(shared));
         }
-        if let Some(exec) = &self.exec {
-            // SAFETY: the executable is live, as long as `self`, and the stream as long as its queue. What its nodes use is
-            // pinned by the graph, and that nothing else uses it at the same time is the core's order.
-            let code = unsafe { sys::cuGraphLaunch(exec.0, shared.stream()) };
-            check(Call::Replay, code).inspect_err(|_| {
-                if !self.calls.is_empty() {
-                    self.replays.take_back();
-                }
-            })?;
-        }
-        shared.submit(machine, seq);
-        Ok(())
+        // SAFETY: the executable is live, as long as `self`, and the stream as long as its queue. What its nodes use is
+        // pinned by the graph, and that nothing else uses it at the same time is the core's order.
+        let code = unsafe { sys::cuGraphLaunch(exec.0, shared.stream()) };
+        check(Call::Replay, code).inspect_err(|_| {
+            if !self.calls.is_empty() {
+                self.replays.take_back();
+            }
+        })
     }
 
     /// Remembers, in the place of a replay, that nothing was written.

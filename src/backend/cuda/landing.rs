@@ -14,6 +14,8 @@ use smallvec::SmallVec;
 use crate::backend::command::Stamp;
 use crate::backend::cuda::Machine;
 use crate::backend::cuda::event::{Event, Purpose};
+use crate::backend::cuda::late::Verdict;
+use crate::backend::outcome;
 use crate::callback::OnDevice;
 use crate::error::Error;
 use crate::memory::staging::Room;
@@ -41,10 +43,11 @@ pub(crate) struct Flight {
 }
 
 pub(crate) enum Load {
-    /// The device writes `room`, which nobody else has.
+    /// The device writes `room`, which nobody else has. The verdict is that of a late failure, if there can be one.
     Read {
         into: Arc<Readback>,
         room: Room,
+        verdict: Option<Verdict>,
     },
     Stamp {
         at: Arc<Stamp>,
@@ -75,7 +78,11 @@ impl Landings {
         let mut state = self.state.lock();
         while let Some(flight) = state.flights.pop_front_if(|flight| flight.seq <= completed) {
             match flight.load {
-                Load::Read { into, room } => wakers.extend(into.settle(room, Ok(()))),
+                Load::Read { into, room, verdict } => {
+                    let failed = verdict.and_then(|verdict| verdict.of(0));
+                    let outcome = failed.map_or(Ok(()), |cause| Err(outcome::carried(&cause)));
+                    wakers.extend(into.settle(room, outcome));
+                }
                 Load::Stamp { at, event } => state.stamp(machine, &at, event),
             }
         }
@@ -93,7 +100,7 @@ impl Landings {
         let mut state = self.state.lock();
         for flight in state.flights.drain(..) {
             match flight.load {
-                Load::Read { into, room } => {
+                Load::Read { into, room, .. } => {
                     std::mem::forget(room);
                     wakers.extend(into.settle(Room::default(), Err(error.clone())));
                 }

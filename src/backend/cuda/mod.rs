@@ -12,6 +12,7 @@ pub(crate) mod execute;
 pub(crate) mod fill;
 pub(crate) mod graph;
 pub(crate) mod landing;
+pub(crate) mod late;
 pub(crate) mod memory;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;
@@ -32,6 +33,7 @@ pub(crate) use source::Source;
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
+use crate::callback as calls;
 use crate::device::{Device, DeviceOptions};
 use crate::error::{Error, Result as Outcome};
 use crate::failures::Reports;
@@ -44,6 +46,7 @@ use context::Context;
 use event::Events;
 use fill::Fill;
 use graph::CudaExec;
+use late::Late;
 use memory::CudaMemory;
 use pinned::CudaPinned;
 use queue::{CudaQueue, Shared};
@@ -61,6 +64,7 @@ pub(crate) struct Machine {
     pub(crate) poison: Arc<Poison>,
     pub(crate) events: Events,
     pub(crate) fill: Fill,
+    pub(crate) late: Arc<Late>,
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
     pub(crate) watch: Watch,
     pub(crate) retirement: Retirement,
@@ -169,6 +173,7 @@ impl Driver for Cuda {
             poison: poison.clone(),
             events: Events::default(),
             fill,
+            late: Arc::default(),
             queues: Mutex::default(),
             watch: Watch::default(),
             retirement: Retirement::default(),
@@ -316,11 +321,13 @@ impl Driver for Cuda {
 }
 
 impl Drop for Machine {
-    /// On the thread that retires, when all is idle, or anywhere, when the device could not be opened.
+    /// On the thread that retires, when all is idle; anywhere, when the device could not be opened or was lost.
     fn drop(&mut self) {
-        if self.poison.is_set() {
-            // What a lost device may still touch is leaked.
-            std::mem::take(self.queues.get_mut()).into_iter().for_each(std::mem::forget);
+        if calls::inside() {
+            // On a lost device only. A callback may not call the driver, which keeps what there is.
+            self.context.abandon();
+            self.events.leak();
+            return;
         }
         let Ok(_relaxed) = self.context.relaxed() else { return };
         self.events.clear();
