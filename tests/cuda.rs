@@ -4,6 +4,8 @@
 
 #[path = "cuda/graphs.rs"]
 mod graphs;
+#[path = "cuda/guest.rs"]
+mod guest;
 #[path = "cuda/kernels.rs"]
 mod kernels;
 #[path = "cuda/memory.rs"]

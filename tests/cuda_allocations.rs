@@ -62,4 +62,13 @@ fn main() {
         (0..20).for_each(|_| drop(graph.replay(&mut stream).unwrap()));
         stream.sync().unwrap();
     });
+    drop((graph, x, k, stream, other, device));
+    assert!(support::eventually(|| threads() == 0), "the device's threads outlive it");
+}
+
+/// How many threads of a device there are.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("dacapo")).count()
 }

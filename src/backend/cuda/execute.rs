@@ -80,7 +80,7 @@ pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: Command<Cuda>
     spares.give(command.args);
     match machine.context.bind() {
         Ok(_bound) => shared.submit(machine, seq),
-        Err(fault) => machine.note(&fault),
+        Err(fault) => machine.lose(&fault),
     }
 }
 

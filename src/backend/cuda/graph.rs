@@ -158,7 +158,7 @@ impl CudaExec {
         self.commands.iter().for_each(|command| outcome::fail(command, cause));
         match self.machine.context.bind() {
             Ok(_bound) => queue.shared.submit(&self.machine, seq),
-            Err(fault) => self.machine.note(&fault),
+            Err(fault) => self.machine.lose(&fault),
         }
     }
 

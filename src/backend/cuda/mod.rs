@@ -122,6 +122,11 @@ impl Machine {
         }
     }
 
+    /// Gives the device up for a fault after which nothing can tell any more when the work on it is done.
+    pub(crate) fn lose(&self, fault: &Fault) {
+        self.poison.set(Fault::new(fault.call(), Severity::Sticky, fault.message().to_owned()));
+    }
+
     pub(crate) fn queues(&self) -> SmallVec<[Arc<Shared>; 8]> {
         self.queues.lock().clone()
     }
@@ -262,8 +267,7 @@ impl Driver for Cuda {
             return;
         }
         if let Err(fault) = on.shared.wait(&self.machine, seq, None) {
-            // Nothing can tell any more when the bytes are free.
-            self.machine.poison.set(Fault::new(fault.call(), Severity::Sticky, fault.message().to_owned()));
+            self.machine.lose(&fault);
         }
     }
 
