@@ -15,13 +15,14 @@
 #[allow(dead_code, reason = "criterion's part is for benches that cost nothing")]
 mod support;
 
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
 use dacapo::cuda::Cuda;
 use dacapo::prelude::*;
-use support::{Cost, Table, cost};
+use support::counting::Allocations;
 
 type Inc = Kernel<(InOut<f32>, Len<0>), Cuda>;
 
@@ -182,37 +183,66 @@ impl Ours {
     }
 }
 
-/// Runs `run` so often; what comes after it, which `wait` is for, does not count.
-fn bursts(times: u64, mut run: impl FnMut(), mut wait: impl FnMut()) -> Cost {
-    let mut sum = Cost::default();
-    for _ in 0..times {
-        sum += cost(&mut run).1;
-        wait();
+/// One side of a comparison: something that is enqueued, and the wait for its end.
+struct Side<'s> {
+    name: &'static str,
+    enqueue: Box<dyn FnMut() + 's>,
+    wait: Box<dyn FnMut() + 's>,
+    /// The least time of any round, in nanoseconds a unit: until it was enqueued, and until it was done.
+    least: [f64; 2],
+    allocations: u64,
+}
+
+impl<'s> Side<'s> {
+    fn new(name: &'static str, enqueue: impl FnMut() + 's, wait: impl FnMut() + 's) -> Self {
+        let (enqueue, wait) = (Box::new(enqueue), Box::new(wait));
+        Side { name, enqueue, wait, least: [f64::INFINITY; 2], allocations: u64::MAX }
     }
-    sum
+
+    fn round(&mut self, times: u32, units: u64) -> Duration {
+        let (mut enqueued, mut done, mut allocations) = (Duration::ZERO, Duration::ZERO, 0);
+        for _ in 0..times {
+            let (before, started) = (Allocations::now(), Instant::now());
+            (self.enqueue)();
+            enqueued += started.elapsed();
+            allocations += before.since().process;
+            (self.wait)();
+            done += started.elapsed();
+        }
+        let each = |time: Duration| time.as_nanos() as f64 / (f64::from(times) * units as f64);
+        self.least = [self.least[0].min(each(enqueued)), self.least[1].min(each(done))];
+        self.allocations = self.allocations.min(allocations);
+        done
+    }
+}
+
+/// Compares two sides in interleaved rounds of a few milliseconds.
+fn compare(title: &str, unit: &str, units: u64, mut sides: [Side<'_>; 2]) {
+    let rounds = if support::is_smoke() { 1 } else { 40 };
+    let once = sides.iter_mut().map(|side| side.round(1, units).min(side.round(1, units))).max();
+    let times = Duration::from_millis(4).as_nanos() / once.unwrap_or_default().as_nanos().max(1);
+    let times = (times as u32).clamp(1, if support::is_smoke() { 1 } else { 1000 });
+    (0..rounds).for_each(|_| sides.iter_mut().for_each(|side| _ = side.round(times, units)));
+    println!("\n{title}: nanoseconds a {unit}, least of {rounds} interleaved rounds of {times}");
+    let [raw, ours] = sides.map(|side| (side.name, side.least, side.allocations));
+    for (name, [enqueued, done], allocations) in [raw, ours] {
+        let ratios = [enqueued / raw.1[0], done / raw.1[1]];
+        let [by, to] = ratios;
+        println!(
+            "{name:<36} enqueued {enqueued:>10.0} ({by:.2})   done {done:>10.0} ({to:.2})   {allocations} allocations"
+        );
+    }
 }
 
 fn eager(device: &Device<Cuda>) {
     const BURST: u64 = 500;
-    let (raw, mut ours) = (Raw::new(64), Ours::new(device, 64));
-    let (mut raw_total, mut our_total) = (0.0, 0.0);
-    let mut table = Table::new("eager launches, enqueueing only", "launch");
-    table.row("cuLaunchKernel", BURST, |times| {
-        raw_total += (times * BURST) as f32;
-        bursts(times, || (0..BURST).for_each(|_| raw.launch(0)), || raw.sync())
-    });
-    let shared = std::cell::RefCell::new(&mut ours);
-    table.row("launch", BURST, |times| {
-        our_total += (times * BURST) as f32;
-        let run = || (0..BURST).for_each(|_| shared.borrow_mut().launch(0));
-        bursts(times, run, || shared.borrow_mut().stream.sync().unwrap())
-    });
-    table.compare();
-    // Counts above 2^24 have no next float.
-    assert!(
-        our_total.min(raw_total) > 1e7
-            || (raw.numbers(1), ours.numbers(1)) == (vec![raw_total], vec![our_total])
-    );
+    let (raw, ours) = (Raw::new(64), RefCell::new(Ours::new(device, 64)));
+    let launch = || (0..BURST).for_each(|_| raw.launch(0));
+    let raw_side = Side::new("cuLaunchKernel", launch, || raw.sync());
+    let launch = || (0..BURST).for_each(|_| ours.borrow_mut().launch(0));
+    let our_side = Side::new("launch", launch, || ours.borrow_mut().stream.sync().unwrap());
+    compare("eager launches, 64 floats", "launch", BURST, [raw_side, our_side]);
+    assert_eq!(raw.numbers(1), ours.into_inner().numbers(1));
 }
 
 /// Replays of `nodes` nodes over `chains` chains of `len` floats.
@@ -220,65 +250,31 @@ fn replays(device: &Device<Cuda>, nodes: u64, chains: u64, len: u64) {
     let (raw, mut ours) = (Raw::new(len), Ours::new(device, len as usize));
     let exec = raw.instantiate(raw.capture(nodes, chains));
     let mut graph = ours.record(nodes as usize, chains as usize);
-    let (mut raw_total, mut our_total) = (0, 0);
-    {
-        let mut table = Table::new(
-            format!("replay of {nodes} nodes, {chains} chains, {len} floats: enqueueing"),
-            "replay",
-        );
-        table.row("cuGraphLaunch", 1, |times| {
-            raw_total += times;
-            bursts(times, || raw.replay(exec), || raw.sync())
-        });
-        let stream = std::cell::RefCell::new(&mut ours.stream);
-        table.row("replay", 1, |times| {
-            our_total += times;
-            let run = || drop(graph.replay(&mut **stream.borrow_mut()).unwrap());
-            bursts(times, run, || stream.borrow_mut().sync().unwrap())
-        });
-        table.compare();
-    }
-    {
-        let mut table = Table::new(
-            format!("replay of {nodes} nodes, {chains} chains, {len} floats: to the end"),
-            "replay",
-        );
-        table.row("cuGraphLaunch, cuStreamSynchronize", 1, |times| {
-            raw_total += times;
-            bursts(times, || (raw.replay(exec), raw.sync()).1, || ())
-        });
-        table.row("replay, sync", 1, |times| {
-            our_total += times;
-            let run = || {
-                graph.replay(&mut ours.stream).unwrap();
-                ours.stream.sync().unwrap();
-            };
-            bursts(times, run, || ())
-        });
-        table.compare();
-    }
-    let each = (nodes / chains) as f32;
-    let expected = |total: u64| vec![total as f32 * each; chains as usize];
-    if raw_total.max(our_total) as f32 * each < 1e7 {
-        assert_eq!(raw.numbers(chains), expected(raw_total));
-        assert_eq!(ours.numbers(chains as usize), expected(our_total));
-    }
+    let ours = RefCell::new(ours);
+    let raw_side = Side::new("cuGraphLaunch", || raw.replay(exec), || raw.sync());
+    let replay = || drop(graph.replay(&mut ours.borrow_mut().stream).unwrap());
+    let our_side = Side::new("replay", replay, || ours.borrow_mut().stream.sync().unwrap());
+    let title = format!("replays of {nodes} nodes, {chains} chains, {len} floats");
+    compare(&title, "replay", 1, [raw_side, our_side]);
+    assert_eq!(raw.numbers(chains), ours.into_inner().numbers(chains as usize));
 }
 
 fn records(device: &Device<Cuda>, nodes: u64) {
-    let (raw, mut ours) = (Raw::new(64), Ours::new(device, 64));
-    let mut table = Table::new(format!("recording and ending {nodes} nodes, instantiation included"), "node");
-    table.row("stream capture, cuGraphInstantiate", nodes, |times| {
-        let exec = std::cell::Cell::new(std::ptr::null_mut());
-        // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
-        let destroy = || ok(unsafe { sys::cuGraphExecDestroy(exec.get()) });
-        bursts(times, || exec.set(raw.instantiate(raw.capture(nodes, 1))), destroy)
-    });
-    table.row("record", nodes, |times| {
-        let graph = std::cell::Cell::new(None);
-        bursts(times, || graph.set(Some(ours.record(nodes as usize, 1))), || drop(graph.take()))
-    });
-    table.compare();
+    let (raw, ours) = (Raw::new(64), RefCell::new(Ours::new(device, 64)));
+    let exec = Cell::new(std::ptr::null_mut());
+    // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
+    let destroy = || ok(unsafe { sys::cuGraphExecDestroy(exec.get()) });
+    let capture = || exec.set(raw.instantiate(raw.capture(nodes, 1)));
+    let raw_side = Side::new("stream capture, cuGraphInstantiate", capture, destroy);
+    let graph = Cell::new(None);
+    let record = || graph.set(Some(ours.borrow_mut().record(nodes as usize, 1)));
+    let our_side = Side::new("record", record, || drop(graph.take()));
+    compare(
+        &format!("recording and ending {nodes} nodes, instantiated"),
+        "node",
+        nodes,
+        [raw_side, our_side],
+    );
 }
 
 fn main() {
@@ -288,7 +284,7 @@ fn main() {
     };
     // Clocks rise with work.
     let mut warm = Ours::new(&device, 1 << 20);
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     while started.elapsed() < Duration::from_millis(if support::is_smoke() { 1 } else { 500 }) {
         (0..100).for_each(|_| warm.launch(0));
         warm.stream.sync().unwrap();

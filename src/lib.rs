@@ -64,7 +64,8 @@
 //! # Backends
 //!
 //! [`Host`] is always there: an asynchronous device without a GPU, with a stepped mode ([`Device::stepped`]) and injected
-//! faults ([`Device::faults`]) for tests. Code that is generic over [`Backend`] runs on every one.
+//! faults ([`Device::faults`]) for tests. With the feature `cuda` there is `Cuda`, for NVIDIA's GPUs, whose driver is looked
+//! for when a device is opened. Code that is generic over [`Backend`] runs on every one.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -79,12 +79,6 @@ impl<'t> Table<'t> {
         group.finish();
     }
 
-    /// Measures in interleaved rounds and prints the table, and nothing else.
-    #[allow(dead_code, reason = "for benches whose device is dear")]
-    pub fn compare(mut self) {
-        self.rounds();
-    }
-
     fn rounds(&mut self) {
         let mut measured: Vec<Measured> = self.rows.iter_mut().map(Row::calibrated).collect();
         for _ in 0..if is_smoke() { 1 } else { ROUNDS } {

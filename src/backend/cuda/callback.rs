@@ -159,14 +159,14 @@ impl Replays {
 }
 
 impl Node {
-    pub(crate) fn new(commands: &Arc<[Command<Cuda>]>, index: usize, replays: &Arc<Replays>) -> Box<Self> {
+    pub(crate) fn new(commands: &Arc<[Command<Cuda>]>, index: usize, replays: &Arc<Replays>) -> Arc<Self> {
         let (commands, replays) = (commands.clone(), replays.clone());
-        Box::new(Node { commands, index, replays, ran: AtomicU64::new(0) })
+        Arc::new(Node { commands, index, replays, ran: AtomicU64::new(0) })
     }
 
-    /// What the driver is to call. The address stays good for as long as the box lives.
-    pub(crate) fn params(self: &Box<Self>) -> sys::CUDA_HOST_NODE_PARAMS {
-        let data = std::ptr::from_ref::<Node>(self).cast_mut().cast::<c_void>();
+    /// What the driver is to call. The address stays good for as long as a reference lives.
+    pub(crate) fn params(self: &Arc<Self>) -> sys::CUDA_HOST_NODE_PARAMS {
+        let data = Arc::as_ptr(self).cast_mut().cast::<c_void>();
         sys::CUDA_HOST_NODE_PARAMS { fn_: Some(run_node), userData: data }
     }
 

@@ -6,6 +6,7 @@ use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
+use smallvec::SmallVec;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check, fault};
@@ -207,6 +208,15 @@ impl CudaCode {
             }
         }
         Ok(())
+    }
+}
+
+impl CudaCode {
+    /// Where each parameter is in a block that [`write_params`](CudaCode::write_params) wrote.
+    pub(crate) fn places(&self, block: &mut [u8]) -> SmallVec<[*mut c_void; 33]> {
+        debug_assert!(block.len() >= self.bytes, "the block was written for this function");
+        let start = block.as_mut_ptr();
+        self.params.iter().map(|param| start.wrapping_add(param.offset).cast()).collect()
     }
 }
 

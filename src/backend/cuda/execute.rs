@@ -98,7 +98,8 @@ fn enqueue(
             let mut params = queue.params.lock();
             code.write_params(args, &mut params)?;
             let (blocks, block) = shape(extent)?;
-            launch(call, stream, code.function, blocks, block, &params)
+            let mut places = code.places(&mut params);
+            launch(call, stream, code.function, blocks, block, (places.as_mut_ptr(), std::ptr::null_mut()))
         }
         (Work::Copy | Work::Move, [from, to]) => copy(call, stream, from, to),
         (Work::Fill, [to]) => {
@@ -113,6 +114,7 @@ fn enqueue(
                     let verdict = admission.map(|admission| admission.verdict.clone());
                     let load = Load::Read { into: into.clone(), room, verdict };
                     queue.landings.push(Flight { seq, load });
+                    machine.watch.hurry();
                     Ok(())
                 }
                 Err(fault) => {
@@ -142,21 +144,22 @@ pub(crate) fn shape(extent: &Extent) -> Result<([u32; 3], [u32; 3]), Fault> {
     }
 }
 
+/// The driver's two ways of being given parameters, one of which is null.
+type Params = (*mut *mut c_void, *mut *mut c_void);
+
 fn launch(
     call: Call,
     stream: sys::CUstream,
     function: Function,
     [x, y, z]: [u32; 3],
     [bx, by, bz]: [u32; 3],
-    params: &[u8],
+    (places, extra): Params,
 ) -> Result<(), Fault> {
-    let mut size = params.len();
-    let mut extra = extra(params, &mut size);
-    let (none, extra) = (std::ptr::null_mut(), extra.as_mut_ptr());
-    // SAFETY: the function is one of a module that lives until the launch has passed. `extra` gives a block of parameters
-    // that was laid out as the driver said they are, which it copies before it returns. What the kernel does with them is
-    // what whoever loaded it answers for; that nothing else uses the memory at the same time is the core's order.
-    check(call, unsafe { sys::cuLaunchKernel(function.0, x, y, z, bx, by, bz, 0, stream, none, extra) })
+    // SAFETY: the function is one of a module that lives until the launch has passed. There is a place for each of its
+    // parameters, or a block of them, laid out as the driver said they are, which it copies before it returns. What the
+    // kernel does with them is what whoever loaded it answers for; that nothing else uses the memory at the same time is
+    // the core's order.
+    check(call, unsafe { sys::cuLaunchKernel(function.0, x, y, z, bx, by, bz, 0, stream, places, extra) })
 }
 
 /// Says where a block of parameters is, in the driver's way.
@@ -186,6 +189,9 @@ fn copy(call: Call, stream: sys::CUstream, from: &Region<Cuda>, to: &Region<Cuda
 fn fill(call: Call, stream: sys::CUstream, step: Step<'_>) -> Result<(), Fault> {
     match step {
         Step::Launch { function, blocks, params } => {
+            let mut size = params.len();
+            let mut extra = extra(params, &mut size);
+            let params = (std::ptr::null_mut(), extra.as_mut_ptr());
             launch(call, stream, function, [blocks, 1, 1], [THREADS, 1, 1], params)
         }
         Step::Set { to, value, width, count } => {

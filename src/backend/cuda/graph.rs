@@ -44,7 +44,7 @@ pub struct CudaExec {
     /// Whose replays are in flight; without host nodes nobody asks.
     replays: Arc<Replays>,
     /// What the driver refers to.
-    calls: Vec<Box<Node>>,
+    calls: Vec<Arc<Node>>,
     writes: Option<CudaPinned>,
     machine: Arc<Machine>,
 }
@@ -63,7 +63,7 @@ struct Builder<'m> {
     /// The bytes of recorded writes, in the order of their commands.
     bytes: *const u8,
     taken: usize,
-    calls: Vec<Box<Node>>,
+    calls: Vec<Arc<Node>>,
 }
 
 type Nodes = SmallVec<[sys::CUgraphNode; 4]>;
@@ -414,7 +414,7 @@ impl<'m> Builder<'m> {
         Ok(raw)
     }
 
-    fn call(&mut self, before: &Nodes, call: Box<Node>) -> Result<sys::CUgraphNode, Fault> {
+    fn call(&mut self, before: &Nodes, call: Arc<Node>) -> Result<sys::CUgraphNode, Fault> {
         let params = call.params();
         self.calls.push(call);
         let mut raw = std::ptr::null_mut();

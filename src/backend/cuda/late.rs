@@ -67,7 +67,9 @@ pub(crate) struct Admission {
 
 /// The commands of an operation that read, as turned out later, what was never written.
 #[derive(Clone, Default)]
-pub(crate) struct Verdict(Arc<Mutex<SmallVec<[(usize, Arc<Error>); 1]>>>);
+pub(crate) struct Verdict(Arc<Mutex<Found>>);
+
+type Found = SmallVec<[(usize, Arc<Error>); 1]>;
 
 impl Verdict {
     /// Why the `index`-th command has nothing to give.

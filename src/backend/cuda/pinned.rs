@@ -48,10 +48,6 @@ impl Block {
         Ok(Block { start, bytes })
     }
 
-    pub(crate) fn start(&self) -> *mut u8 {
-        self.start.as_ptr()
-    }
-
     /// Gives it back.
     ///
     /// # Safety

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +14,6 @@ use static_assertions::assert_impl_all;
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::event::{Event, Purpose};
 use crate::backend::cuda::landing::Landings;
-use crate::backend::cuda::pinned::Block;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::{Call, Fault, Spares};
 
@@ -40,19 +40,25 @@ pub(crate) struct Shared {
     pub(crate) landings: Landings,
 }
 
-// SAFETY: field by field. `stream` names an object of the driver, which any thread may use; the rest is `Send` by
-// itself.
+// SAFETY: field by field. `stream` names an object of the driver, which any thread may use; the counter owns its page, as
+// a box would; the rest is `Send` by itself.
 unsafe impl Send for Shared {}
 
-// SAFETY: field by field. The driver's calls on one stream may be made by several threads at once; the rest is `Sync`
-// by itself.
+// SAFETY: field by field. The driver's calls on one stream may be made by several threads at once; the counter's page is
+// an array of atomics; the rest is `Sync` by itself.
 unsafe impl Sync for Shared {}
 
 /// A number in host memory that the stream writes.
+///
+/// In memory of ours, which the driver pins: its own would go with it when the process ends, under threads that look.
 struct Counter {
-    block: Block,
+    page: NonNull<Page>,
     address: sys::CUdeviceptr,
 }
+
+/// A page of the system's, so that nothing else is pinned along.
+#[repr(C, align(4096))]
+struct Page([AtomicU64; 512]);
 
 /// After so many operations the stream writes the counter, also if nobody waits.
 const INTERVAL: u64 = 32;
@@ -68,10 +74,7 @@ impl CudaQueue {
 impl Shared {
     fn new(context: &Context, index: u32) -> Result<Self, Fault> {
         let _relaxed = context.relaxed()?;
-        let mut counter = Counter { block: Block::zeroed(context, size_of::<u64>())?, address: 0 };
-        let start = counter.block.start().cast();
-        // SAFETY: `address` is a place for an address, and `start` came from `cuMemHostAlloc` with the flag for a mapping.
-        check(Call::Open, unsafe { sys::cuMemHostGetDevicePointer_v2(&mut counter.address, start, 0) })?;
+        let counter = Counter::new()?;
         let mut stream = std::ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: `stream` is a place for a handle, and the context is bound.
@@ -99,13 +102,8 @@ impl Shared {
 
     /// The last operation that is known to be done.
     pub(crate) fn completed(&self) -> u64 {
-        let counter = self.counter.block.start().cast::<u64>();
-        // SAFETY: `from_ptr` needs 8 aligned bytes that live as long as the reference, and no access to them that is not
-        // atomic: the block is the driver's page-aligned memory, owned by `self`, and but for this load only the device
-        // accesses it, by single 8-byte writes.
-        let counter = unsafe { AtomicU64::from_ptr(counter) };
         // Acquire: the stream's write comes with a barrier, so that who sees an operation done sees what it wrote.
-        counter.load(Ordering::Acquire)
+        self.counter.value().load(Ordering::Acquire)
     }
 
     /// Notes that the calls for operation `seq` are made; the context is bound.
@@ -217,19 +215,68 @@ impl Shared {
         }
         // SAFETY: the stream came from `cuStreamCreate`, and `self` was its last owner. A refusal leaks it.
         let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
-        // SAFETY: the stream, which has no work left, was the only one to write the counter, and `self` the last to read it.
-        let _ = unsafe { self.counter.block.free() };
+        self.counter.release();
     }
 }
 
-/// Lets some time pass, the more the longer it has been: who waits for little is not to sleep through its end.
+impl Counter {
+    /// The context is bound.
+    fn new() -> Result<Self, Fault> {
+        let page = Box::new(Page(std::array::from_fn(|_| AtomicU64::new(0))));
+        let page = NonNull::from(Box::leak(page));
+        let (start, flags) =
+            (page.as_ptr().cast(), sys::CU_MEMHOSTREGISTER_DEVICEMAP | sys::CU_MEMHOSTREGISTER_PORTABLE);
+        // SAFETY: a whole page, which lives until it was unregistered.
+        let code = unsafe { sys::cuMemHostRegister_v2(start, size_of::<Page>(), flags) };
+        let mut counter = Counter { page, address: 0 };
+        if let Err(fault) = check(Call::Open, code) {
+            counter.free();
+            return Err(fault);
+        }
+        // SAFETY: `address` is a place for an address, and the page was registered with the flag for a mapping.
+        let code = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut counter.address, start, 0) };
+        if let Err(fault) = check(Call::Open, code) {
+            counter.release();
+            return Err(fault);
+        }
+        Ok(counter)
+    }
+
+    fn value(&self) -> &AtomicU64 {
+        // SAFETY: the page is initialised and lives until `free`, which takes the value; here and in the device, which writes
+        // it by single 8-byte writes, it is accessed atomically only.
+        let page = unsafe { self.page.as_ref() };
+        let [value, ..] = &page.0;
+        value
+    }
+
+    /// Unregisters and frees the page, which the device writes no more; the context is bound.
+    fn release(self) {
+        // SAFETY: the page was registered by `new`. One that the driver keeps is leaked.
+        let code = unsafe { sys::cuMemHostUnregister(self.page.as_ptr().cast()) };
+        if code == sys::CUresult::CUDA_SUCCESS {
+            self.free();
+        }
+    }
+
+    fn free(self) {
+        // SAFETY: the page came from `Box::leak`, the driver has it no more, and `self` was its last owner.
+        drop(unsafe { Box::from_raw(self.page.as_ptr()) });
+    }
+}
+
+/// Lets some time pass, the more the longer it has been: who waits for little is not to sleep through its end, and a
+/// sleep takes the system tens of microseconds whatever it was to take.
 fn pause(waited: Duration) {
-    const SPIN: Duration = Duration::from_micros(100);
+    const SPIN: Duration = Duration::from_micros(50);
+    const YIELD: Duration = Duration::from_millis(2);
     const LONGEST: Duration = Duration::from_micros(250);
     if waited < SPIN {
         std::hint::spin_loop();
+    } else if waited < YIELD {
+        std::thread::yield_now();
     } else {
-        std::thread::sleep((waited / 16).min(LONGEST));
+        std::thread::sleep((waited / 32).min(LONGEST));
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Retired {
     Pinned(Block),
     Module(sys::CUmodule),
     /// With what its nodes refer to.
-    Exec(sys::CUgraphExec, Vec<Box<Node>>, Option<CudaPinned>),
+    Exec(sys::CUgraphExec, Vec<Arc<Node>>, Option<CudaPinned>),
 }
 
 // SAFETY: addresses and handles of the driver, which any thread may give back.

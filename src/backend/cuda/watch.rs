@@ -17,6 +17,8 @@ use crate::backend::cuda::Machine;
 #[derive(Default)]
 pub(crate) struct Watch {
     busy: AtomicBool,
+    /// Whether the thread naps for so long that a read should wake it.
+    dozes: AtomicBool,
     ended: Mutex<bool>,
     bell: Condvar,
 }
@@ -26,6 +28,15 @@ impl Watch {
     pub(crate) fn notice(&self) {
         // SeqCst, as in `run`: either this sees the thread's store, or the thread sees what was submitted.
         if !self.busy.load(Ordering::SeqCst) && !self.busy.swap(true, Ordering::SeqCst) {
+            drop(self.ended.lock());
+            self.bell.notify_one();
+        }
+    }
+
+    /// There is something in flight that somebody may wait for without blocking.
+    pub(crate) fn hurry(&self) {
+        // Relaxed: at worst a nap is woken for nothing, or runs to its end.
+        if self.dozes.swap(false, Ordering::Relaxed) {
             drop(self.ended.lock());
             self.bell.notify_one();
         }
@@ -46,30 +57,43 @@ impl Watch {
         !*ended
     }
 
-    /// Lets some time pass.
-    fn nap(&self, time: Duration) {
+    /// Lets some time pass; returns whether somebody was in a hurry.
+    fn nap(&self, time: Duration) -> bool {
         let mut ended = self.ended.lock();
+        let dozes = time > SHORT;
+        self.dozes.store(dozes, Ordering::Relaxed);
         if !*ended {
             self.bell.wait_for(&mut ended, time);
         }
+        dozes && !self.dozes.swap(false, Ordering::Relaxed)
     }
 }
 
+/// How long after an operation the first look is taken: a call that waits for it has landed it by then.
+const SOON: Duration = Duration::from_micros(50);
+/// The longest nap that nobody needs to be woken from.
+const SHORT: Duration = Duration::from_micros(200);
+const LATE: Duration = Duration::from_millis(1);
+/// After so many looks at nothing the thread sleeps: to wake it costs a launch a system call.
+const QUIET: u32 = 16;
+
 /// Watches until there is nothing left to watch.
 pub(crate) fn run(machine: &Arc<Machine>) {
-    /// How long after an operation the first look is taken: a call that waits for it has landed it by then.
-    const SOON: Duration = Duration::from_micros(50);
-    const LATE: Duration = Duration::from_millis(1);
     let watch = &machine.watch;
-    let mut patience = SOON;
+    let (mut patience, mut quiet) = (SOON, 0);
     while watch.wait() {
-        watch.nap(patience);
+        let hurried = watch.nap(patience);
+        patience = if hurried { SOON } else { (patience * 2).min(LATE) };
+        quiet = if look(machine) && !hurried { quiet + 1 } else { 0 };
+        if quiet < QUIET {
+            continue;
+        }
         watch.busy.store(false, Ordering::SeqCst);
-        let idle = look(machine);
-        if !idle {
+        // What came before that was seen, or is seen now; what comes after it rings.
+        if !look(machine) {
             watch.busy.store(true, Ordering::SeqCst);
         }
-        patience = if idle { SOON } else { (patience * 2).min(LATE) };
+        (patience, quiet) = (SOON, 0);
     }
 }
 
