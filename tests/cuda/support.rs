@@ -14,6 +14,8 @@ use dacapo::prelude::*;
 use dacapo::{DeviceOptions, Result};
 
 pub type Buf<T> = Buffer<T, Cuda>;
+pub type Axpy = (f32, In<f32>, Len<1>, InOut<f32>, Len<3>);
+pub type Gather = (In<u32>, Len<0>, InOut<u32>, Len<2>, Uniform<u32>, Len<4>);
 pub type Map = Kernel<(In<f32>, Len<0>, Out<f32>, Len<2>), Cuda>;
 
 const SOURCE: &str = r#"
@@ -65,9 +67,9 @@ pub struct Kernels {
     /// `x += 1`.
     pub inc: Kernel<(InOut<f32>, Len<0>), Cuda>,
     /// `y += a x`.
-    pub axpy: Kernel<(f32, In<f32>, Len<1>, InOut<f32>, Len<3>), Cuda>,
+    pub axpy: Kernel<Axpy, Cuda>,
     /// `y[i] = x[t[i]]`.
-    pub gather: Kernel<(In<u32>, Len<0>, InOut<u32>, Len<2>, Uniform<u32>, Len<4>), Cuda>,
+    pub gather: Kernel<Gather, Cuda>,
     /// The sum of everything.
     pub mixed: Kernel<(u8, Mixed, Out<f64>, Len<2>, u16), Cuda>,
     /// `x += 1`, after so many cycles.

@@ -26,7 +26,7 @@ fn a_failure_reaches_whoever_reads_what_it_left_unwritten_until_it_is_written() 
     b.launch(&k.add1, Grid::covering(100), (&x, Len, &mut y, Len)).unwrap();
     assert!(is_tainted(a.read(&y)));
     assert!(is_tainted(crate::support::block_on(b.read_async(&x).unwrap())));
-    a.write(x.slice_mut(..50).unwrap(), &ramp(50)).unwrap();
+    a.write(x.slice_mut(..50).unwrap(), ramp(50)).unwrap();
     assert_eq!(a.read(x.slice(..50).unwrap()).unwrap(), ramp(50));
     assert!(is_tainted(a.read(&x)));
     a.fill(&mut x, 1.0).unwrap();
@@ -60,7 +60,7 @@ fn a_replay_carries_taint_through_its_nodes_and_sheds_it_with_its_input() {
         assert!(matches!(ticket.wait(), Err(Error::LengthMismatch { .. })), "the ticket tells");
         assert!(is_tainted(stream.read(&y)));
         assert_eq!(stream.read(&z).unwrap(), [3.0; 100], "what depends on nothing tainted is written");
-        stream.write(&mut x, &ramp(100)).unwrap();
+        stream.write(&mut x, ramp(100)).unwrap();
     }
 }
 
@@ -72,7 +72,7 @@ fn a_callback_that_panics_fails_its_stream_and_what_it_was_to_write() {
     stream.host_call_with(Touches::new().writes(&mut x), || panic!("oops")).unwrap();
     assert!(matches!(stream.sync(), Err(Error::CallbackPanicked { message }) if &*message == "oops"));
     assert!(matches!(stream.read(&x), Err(Error::Tainted { .. })));
-    stream.write(&mut x, &ramp(10)).unwrap();
+    stream.write(&mut x, ramp(10)).unwrap();
     assert_eq!(stream.read(&x).unwrap(), ramp(10));
     let (mut graph, ()) = stream.record(|work| work.host_call(|| panic!("again"))).unwrap();
     let tickets: Vec<_> = (0..3).map(|_| graph.replay(&mut stream).unwrap()).collect();

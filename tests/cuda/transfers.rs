@@ -132,7 +132,7 @@ fn transfers_without_pinned_memory_are_right() {
     let mut stream = device.stream().unwrap();
     for size in [1, 1000, 300_000] {
         let mut x = stream.alloc_scratch::<f32>(size).unwrap();
-        stream.write(&mut x, &ramp(size)).unwrap();
+        stream.write(&mut x, ramp(size)).unwrap();
         stream.launch(&kernels.inc, Grid::covering(size), (&mut x, Len)).unwrap();
         let expected: Vec<f32> = ramp(size).iter().map(|x| x + 1.0).collect();
         assert_eq!(stream.read(&x).unwrap(), expected);

@@ -9,6 +9,7 @@ pub(crate) mod code;
 pub(crate) mod context;
 pub(crate) mod event;
 pub(crate) mod execute;
+pub(crate) mod exit;
 pub(crate) mod fill;
 pub(crate) mod graph;
 pub(crate) mod landing;
@@ -144,7 +145,11 @@ impl Machine {
     fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let machine = self.clone();
         let named = std::thread::Builder::new().name("dacapo-cuda-watch".to_owned());
-        named.spawn(move || watch::run(&machine))?;
+        named.spawn(move || {
+            watch::run(&machine);
+            let _hold = exit::hold();
+            drop(machine);
+        })?;
         let machine = self.clone();
         let named = std::thread::Builder::new().name("dacapo-cuda-retire".to_owned());
         named.spawn(move || retire::run(machine)).map(drop).inspect_err(|_| self.watch.end())
@@ -171,6 +176,7 @@ impl Driver for Cuda {
 
     fn open(options: &CudaOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
         let context = Context::open(options.ordinal)?;
+        exit::prepare();
         let limits = context.limits()?;
         let fill = Fill::load(&context)?;
         let machine = Arc::new(Machine {

@@ -10,10 +10,10 @@ use cudarc::driver::sys;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
-use crate::backend::cuda::Machine;
 use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
 use crate::backend::cuda::queue::Shared;
+use crate::backend::cuda::{Machine, exit};
 use crate::callback::{OnDevice, shielded};
 
 /// Something of the driver's that nobody refers to any more, though work in flight may.
@@ -93,10 +93,12 @@ pub(crate) fn run(machine: Arc<Machine>) {
         give_back(&machine, ready);
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
         if closing && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
-            machine.watch.end();
             break;
         }
     }
+    let _hold = exit::hold();
+    machine.watch.end();
+    drop(machine);
 }
 
 fn is_idle(machine: &Machine) -> bool {
@@ -114,6 +116,7 @@ fn give_back(machine: &Machine, ready: Vec<Retired>) {
     if ready.is_empty() {
         return;
     }
+    let _hold = exit::hold();
     let Ok(_relaxed) = machine.context.relaxed() else {
         ready.into_iter().for_each(leak);
         return;

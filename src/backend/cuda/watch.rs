@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::backend::cuda::Machine;
+use crate::backend::cuda::{Machine, exit};
 
 /// Whether there is something to look for.
 #[derive(Default)]
@@ -99,6 +99,7 @@ pub(crate) fn run(machine: &Arc<Machine>) {
 
 /// Looks at every queue; returns whether nothing is in flight.
 fn look(machine: &Machine) -> bool {
+    let _hold = exit::hold();
     let lost = machine.poison.error();
     let relaxed = machine.context.relaxed();
     let mut idle = true;

@@ -1,0 +1,38 @@
+//! The end of the process, which takes the driver away under the threads of a device.
+
+#![allow(unsafe_code, reason = "a function of the C library")]
+
+use std::ffi::c_int;
+use std::sync::Once;
+use std::time::Duration;
+
+use parking_lot::{RwLock, RwLockReadGuard};
+
+/// Read by threads of ours while they call the driver; written by the end of the process, once and for good.
+static DRIVER: RwLock<()> = RwLock::new(());
+
+unsafe extern "C" {
+    // SAFETY: declared as the C library has it; any function may be registered at any time.
+    safe fn atexit(function: extern "C" fn()) -> c_int;
+}
+
+/// While it lives, the process does not end under the calling thread. Blocks for ever once it ends.
+pub(crate) fn hold() -> RwLockReadGuard<'static, ()> {
+    DRIVER.read()
+}
+
+/// From here on, the end of the process waits for [`hold`]s first. After the driver was initialised, so that this comes
+/// before whatever the driver does at the end.
+pub(crate) fn prepare() {
+    static ONCE: Once = Once::new();
+    // Where there is no room for it, the process ends as it would without.
+    ONCE.call_once(|| _ = atexit(stop));
+}
+
+extern "C" fn stop() {
+    /// A call of the driver's that takes longer may wait for work that never ends.
+    const LONGEST: Duration = Duration::from_secs(1);
+    if let Some(held) = DRIVER.try_write_for(LONGEST) {
+        std::mem::forget(held);
+    }
+}
