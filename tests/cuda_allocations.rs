@@ -63,12 +63,5 @@ fn main() {
         stream.sync().unwrap();
     });
     drop((graph, x, k, stream, other, device));
-    assert!(support::eventually(|| threads() == 0), "the device's threads outlive it");
-}
-
-/// How many threads of a device there are.
-fn threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("dacapo")).count()
+    assert!(support::eventually(|| support::threads() == 0), "the device's threads outlive it");
 }

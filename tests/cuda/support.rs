@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of its own")]
 
+use std::cell::RefCell;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -111,8 +112,34 @@ pub fn load<S: dacapo::Signature>(device: &Device<Cuda>, name: &str) -> Kernel<S
     program(name).load(device).unwrap()
 }
 
+thread_local! {
+    static TURN: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Waits until no other test uses the device, for the rest of the calling thread.
+///
+/// To load code, and perhaps to free memory, the driver waits for all work of its context, and lets nobody in meanwhile: a
+/// test that holds a stream up would never come to let it go.
+fn take_turn() {
+    static ONE: Mutex<()> = Mutex::new(());
+    TURN.with_borrow_mut(|turn| {
+        if turn.is_none() {
+            *turn = Some(ONE.lock().unwrap_or_else(PoisonError::into_inner));
+            assert!(eventually(|| threads() == 0), "the devices of the test before are gone");
+        }
+    });
+}
+
+/// How many threads of devices there are.
+pub fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("dacapo-cuda")).count()
+}
+
 /// The device, unless there is none and none is required.
 pub fn device_with(options: DeviceOptions<Cuda>) -> Option<Device<Cuda>> {
+    take_turn();
     match Device::open(options) {
         Ok(device) => Some(device),
         Err(error) => {
