@@ -94,7 +94,7 @@ impl<T: Pod> Element for T {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "not a kernel parameter",
-    note = "parameters are `In<T>`, `Out<T>`, `InOut<T>`, `Uniform<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
+    note = "parameters are `In<T>`, `Out<T>`, `InOut<T>`, `Uniform<T>`, `Len<I>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
 )]
 pub trait Param: sealed::Param {}
 
@@ -152,7 +152,7 @@ pub(crate) mod sealed {
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be made a parameter of a kernel",
         label = "not a kernel parameter",
-        note = "parameters are `In<T>`, `Out<T>`, `InOut<T>`, `Uniform<T>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
+        note = "parameters are `In<T>`, `Out<T>`, `InOut<T>`, `Uniform<T>`, `Len<I>` and scalars `T`, where `T` is plain data (`bytemuck::Pod`)"
     )]
     pub trait Param: 'static {
         type View<'a>;
