@@ -73,21 +73,8 @@ impl<S: BuildHasher> Constants<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::hash::Hasher;
-
     use super::*;
-
-    /// Everything has one hash.
-    #[derive(Default)]
-    struct Same;
-
-    impl Hasher for Same {
-        fn finish(&self) -> u64 {
-            7
-        }
-
-        fn write(&mut self, _: &[u8]) {}
-    }
+    use crate::memory::tables::tests::Same;
 
     /// A table found by its hash alone would give a launch the shapes of another.
     #[test]

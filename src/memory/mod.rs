@@ -152,7 +152,7 @@ pub(crate) fn cleanup<B: Backend>(device: &DeviceCore<B>) -> Result<()> {
     for (index, slot) in (0u32..).zip(&device.slots) {
         pool::unstash_all(device, index);
         let removed = slot.pool.lock().remove_free();
-        removed.into_iter().for_each(|(page, history)| graveyard.condemn(page, history));
+        graveyard.condemn_all(removed);
     }
     drops::release_all(device);
     device.staging.trim();

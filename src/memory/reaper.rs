@@ -40,6 +40,10 @@ impl<B: Backend> Graveyard<B> {
         Arc::new(Graveyard { state: Mutex::new(state), bell: Condvar::new(), burial: Mutex::new(()) })
     }
 
+    pub(crate) fn condemn_all(&self, pages: impl IntoIterator<Item = (Arc<Page<B>>, Marks)>) {
+        pages.into_iter().for_each(|(page, history)| self.condemn(page, history));
+    }
+
     pub(crate) fn condemn(&self, page: Arc<Page<B>>, history: Marks) {
         self.state.lock().pages.push((page, history));
         self.bell.notify_one();

@@ -199,7 +199,7 @@ fn whole<B: Backend>(
     for size in page_sizes {
         if let Some(page) = page(device, size)? {
             let (reserved, leaving) = pool.lock().add_whole(slot, page, fit);
-            leaving.into_iter().for_each(|(page, history)| device.memory.graveyard.condemn(page, history));
+            device.memory.graveyard.condemn_all(leaving);
             return Ok(Some(reserved));
         }
     }

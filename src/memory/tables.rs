@@ -194,7 +194,7 @@ pub(crate) fn trim<B: Backend>(device: &DeviceCore<B>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::hash::{BuildHasherDefault, Hasher};
 
     use super::*;
@@ -202,7 +202,7 @@ mod tests {
 
     /// Everything has one hash.
     #[derive(Default)]
-    struct Same;
+    pub(crate) struct Same;
 
     impl Hasher for Same {
         fn finish(&self) -> u64 {
