@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
 use crate::access::Access;
 use crate::backend::command::Work;
 use crate::backend::{Backend, Command, Contents, Job, Region};
@@ -17,7 +15,6 @@ use crate::memory::allocation::Allocation;
 use crate::order::{Mark, Marks};
 use crate::stream::StreamCore;
 use crate::submit::{Route, wait_for};
-use crate::taint::Taint;
 
 /// What a fresh buffer holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,7 +83,7 @@ pub(crate) fn zero<B: Backend>(core: &StreamCore<B>, bytes: usize, reserved: &mu
     wait_for(device, *slot, &reserved.history)?;
     let Contents { page, offset, .. } = &*reserved.contents;
     // Of its own, so that the bytes still count as unwritten when it is done.
-    let contents = Arc::new(Contents { page: page.clone(), offset: *offset, taint: Taint::default() });
+    let contents = Contents::new(page.clone(), *offset);
     let mut args = of.spares.take();
     args.regions.push(Region { contents: Some(contents), start: 0, end: bytes, access: Access::Write });
     args.scalars.push(0);

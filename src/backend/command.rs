@@ -32,6 +32,13 @@ pub struct Contents<B: Driver> {
     pub(crate) taint: Taint,
 }
 
+impl<B: Driver> Contents<B> {
+    /// Bytes of a new tenant, of which nothing is known to be unwritten.
+    pub(crate) fn new(page: Arc<Page<B>>, offset: usize) -> Arc<Self> {
+        Arc::new(Contents { page, offset, taint: Taint::default() })
+    }
+}
+
 /// Memory of a graph that holds nothing from one replay to the next. What a failed replay left unwritten there must
 /// not outlive it: nobody outside could ever write it again.
 pub struct Fleeting<B: Driver> {

@@ -27,7 +27,6 @@ use crate::memory::{AllocationMode, Reserved};
 use crate::order::{GraphOrder, Marks, Membership, enter_all};
 use crate::stream::StreamCore;
 use crate::submit::root_of;
-use crate::taint::Taint;
 use crate::upload;
 
 /// Ends the recording of `guard` and seals it. The window is closed whatever comes of it.
@@ -243,7 +242,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
             if self.fates[at] == Fate::Temporary {
                 contents.push(offsets[at].zip(arena.as_ref()).map(|(offset, arena)| {
                     let (page, offset) = (arena.page.clone(), arena.offset + offset);
-                    Arc::new(Contents { page, offset, taint: Taint::default() })
+                    Contents::new(page, offset)
                 }));
                 continue;
             }

@@ -18,7 +18,6 @@ use crate::memory::pool::{Fit, Lease, release};
 use crate::memory::reserve::{introduce, reserve_for};
 use crate::memory::{AllocationMode, Reserved};
 use crate::order::{GraphOrder, Marks, Membership, Owner, Uses};
-use crate::taint::Taint;
 
 /// The memory behind one buffer and the parts split off it.
 pub struct Allocation<B: Backend> {
@@ -192,7 +191,7 @@ impl<B: Backend> Allocation<B> {
                 // Work in flight may still find a failure, which is not the new tenant's.
                 None => {
                     let (page, offset) = (contents.page.clone(), contents.offset);
-                    *contents = Arc::new(Contents { page, offset, taint: Taint::default() });
+                    *contents = Contents::new(page, offset);
                 }
             }
             // Before the lock is let go of: a move that is enqueued from then on takes it along.

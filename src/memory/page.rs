@@ -10,7 +10,6 @@ use crate::backend::{Backend, Contents, Page};
 use crate::memory::allocation::Allocation;
 use crate::memory::sizes;
 use crate::order::{Mark, Marks, Uses};
-use crate::taint::Taint;
 
 /// A page of the driver, divided in constant time.
 ///
@@ -95,7 +94,7 @@ impl<B: Backend> SharedPage<B> {
             inner.offset = offset;
             return contents;
         }
-        Arc::new(Contents { page: self.page.clone(), offset, taint: Taint::default() })
+        Contents::new(self.page.clone(), offset)
     }
 
     /// Takes a part back, with the uses that its next tenant must wait for. `passed` is asked only now and then.

@@ -13,7 +13,6 @@ use crate::memory::Reserved;
 use crate::memory::allocation::Allocation;
 use crate::memory::page::{Room, SharedPage, Taken, Tenants};
 use crate::order::Marks;
-use crate::taint::Taint;
 
 /// How many free whole pages a pool keeps for the next tenant of their size.
 const KEPT: usize = 16;
@@ -288,8 +287,7 @@ impl<B: Backend> Pool<B> {
 impl<B: Backend> Reserved<B> {
     /// All of a page.
     pub(crate) fn new(page: Arc<Page<B>>, lease: Lease, history: Marks) -> Self {
-        let contents = Contents { page, offset: 0, taint: Taint::default() };
-        Reserved { contents: Arc::new(contents), lease, history }
+        Reserved { contents: Contents::new(page, 0), lease, history }
     }
 }
 
