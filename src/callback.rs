@@ -34,6 +34,7 @@ impl Drop for OnDevice {
 }
 
 /// Whether the calling thread is inside a kernel or a host callback.
+#[inline]
 pub(crate) fn inside() -> bool {
     DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false)
 }
@@ -48,6 +49,7 @@ pub(crate) fn shielded(run: impl FnOnce()) {
 }
 
 /// Refuses `operation` inside a kernel or a host callback.
+#[inline]
 pub(crate) fn refuse(operation: &'static str) -> Result<()> {
     if inside() { Err(Error::InCallback { operation }) } else { Ok(()) }
 }

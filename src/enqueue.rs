@@ -104,7 +104,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
         let of = &mut *route.core;
         lengths(params, &of.uses, &of.tables, &mut of.scalars);
-        let loaded = &*kernel.loaded;
+        let loaded = &kernel.loaded;
         let device = &route.core.device;
         if loaded.device != device.id {
             let (expected, found) = (device.id, loaded.device);
@@ -123,8 +123,8 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         if problem.is_none() && B::runs_in_chunks(&loaded.code) {
             problem = chunkable::<S, B>(&loaded.name, &route.core.uses, extent.outer()).err();
         }
-        let (code, name) = (loaded.code.clone(), loaded.name.clone());
-        route.perform("launch", Job(What::Launch { code, name, extent }), Kind::Plain, problem).map(drop)
+        let kernel = loaded.clone();
+        route.perform("launch", Job(What::Launch { kernel, extent }), Kind::Plain, problem).map(drop)
     }
 
     /// Copies all elements of `from` to `to`.

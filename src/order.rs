@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -48,7 +48,18 @@ impl Marks {
         other.iter().for_each(|mark| self.add(mark));
     }
 
+    /// Adds those of `other` that are not on `slot`.
+    #[inline]
+    fn extend_from_others(&mut self, slot: u32, other: &Marks) {
+        other.iter().filter(|mark| mark.slot != slot).for_each(|mark| self.add(mark));
+    }
+
+    #[inline]
     pub(crate) fn set(&mut self, mark: Mark) {
+        if let [only] = self.0.as_mut_slice() {
+            *only = mark;
+            return;
+        }
         self.0.clear();
         self.0.push(mark);
     }
@@ -106,6 +117,23 @@ impl Uses {
                 waits.extend(&segment.reads);
             }
         }
+    }
+
+    /// Writes down a use of `range`, and adds to `waits` what it must wait for on other slots than its own.
+    #[inline]
+    pub(crate) fn meet(&mut self, range: Range<usize>, access: Access, mark: Mark, waits: &mut Marks) {
+        if let [only] = self.segments.as_mut_slice()
+            && only.range == range
+        {
+            waits.extend_from_others(mark.slot, &only.writes);
+            if access.writes() {
+                waits.extend_from_others(mark.slot, &only.reads);
+            }
+            only.note(access, mark);
+            return;
+        }
+        self.collect(&range, access, waits);
+        self.record(range, access, mark);
     }
 
     /// Writes down a use of `range`, which waited for what [`collect`](Uses::collect) said.
@@ -243,6 +271,7 @@ impl Uses {
 }
 
 impl Segment {
+    #[inline]
     fn note(&mut self, access: Access, mark: Mark) {
         if access.writes() {
             self.writes.set(mark);
@@ -289,8 +318,45 @@ impl Owner {
 pub(crate) struct GraphOrder {
     pub(crate) owner: Owner,
     pub(crate) state: Mutex<Replays>,
-    /// Graphs that share bytes with this one, where one of the two writes them. Changed under every lock.
-    pub(crate) links: Mutex<Vec<Arc<GraphOrder>>>,
+    /// Graphs that share bytes with this one, where one of the two writes them.
+    pub(crate) links: Links,
+}
+
+/// Graphs whose replays a graph's replays must keep their order with. Changed under every lock of the device.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    /// How many there are, so that a replay of a graph that has none takes no lock for them.
+    count: AtomicUsize,
+    graphs: Mutex<Vec<Arc<GraphOrder>>>,
+}
+
+impl Links {
+    pub(crate) fn add(&self, graph: &Arc<GraphOrder>) {
+        let mut graphs = self.graphs.lock();
+        if !graphs.iter().any(|known| Arc::ptr_eq(known, graph)) {
+            graphs.push(graph.clone());
+        }
+        self.count.store(graphs.len(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, graph: &Arc<GraphOrder>) {
+        let mut graphs = self.graphs.lock();
+        graphs.retain(|known| !Arc::ptr_eq(known, graph));
+        self.count.store(graphs.len(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Arc<GraphOrder>> {
+        self.count.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *self.graphs.lock())
+    }
+
+    /// Calls `visit` with each. Under the lock of any slot, or the order lock.
+    pub(crate) fn each(&self, visit: impl FnMut(&Arc<GraphOrder>)) {
+        // Relaxed: it changes only under every lock, each of which carries the change.
+        if self.count.load(Ordering::Relaxed) > 0 {
+            self.graphs.lock().iter().for_each(visit);
+        }
+    }
 }
 
 /// What a replay must wait for, and what must wait for it.
@@ -307,27 +373,20 @@ impl GraphOrder {
         Arc::new(GraphOrder {
             owner: Owner::new(slot),
             state: Mutex::new(Replays { noted, last: None }),
-            links: Mutex::default(),
+            links: Links::default(),
         })
     }
 
-    /// Adds to `waits` what a replay must wait for: uses of members, its own last replay, and its links'.
-    pub(crate) fn collect(&self, waits: &mut Marks) {
-        let state = self.state.lock();
-        waits.extend(&state.noted);
-        state.last.into_iter().for_each(|last| waits.add(last));
-        drop(state);
-        for link in self.links.lock().iter() {
-            link.state.lock().last.into_iter().for_each(|last| waits.add(last));
-        }
-    }
-
-    /// Writes down a replay, which waited for what [`collect`](GraphOrder::collect) said.
-    pub(crate) fn replayed(&self, mark: Mark) {
+    /// Writes down a replay that is about to be enqueued, and adds to `waits` what it must wait for: uses of members, its
+    /// own last replay, and its links'.
+    pub(crate) fn replay(&self, mark: Mark, waits: &mut Marks) {
         let mut state = self.state.lock();
-        // Later replays wait for this one, which waited for these.
+        waits.extend(&state.noted);
+        // Later replays wait for this one, which waits for these.
         state.noted.clear();
-        state.last = Some(mark);
+        state.last.replace(mark).into_iter().for_each(|last| waits.add(last));
+        drop(state);
+        self.links.each(|link| link.state.lock().last.into_iter().for_each(|last| waits.add(last)));
     }
 
     /// A conflicting use of a member: waits for the last replay, and is waited for by the next.

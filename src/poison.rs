@@ -24,6 +24,7 @@ impl Poison {
     }
 
     /// `DeviceLost` with the first fault, once poisoned.
+    #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         match self.error() {
             Some(error) => Err(error),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
 use crate::backend::host::Host;
-use crate::backend::{Backend, Submitter};
+use crate::backend::{ArgBlock, Backend, Submitter};
 use crate::callback;
 use crate::capture::options::CaptureOptions;
 use crate::capture::recorder::Recorder;
@@ -71,6 +71,8 @@ pub struct StreamCore<B: Backend> {
     pub(crate) uses: Vec<UseOf<B>>,
     pub(crate) scalars: Vec<u8>,
     pub(crate) tables: Gathered,
+    /// What the last operation had its arguments in, where the backend did not keep it.
+    pub(crate) block: ArgBlock<B>,
 }
 
 impl<P: Phase, B: Backend> Stream<P, B> {
@@ -116,6 +118,7 @@ impl<B: Backend> Stream<NoCapture, B> {
             uses: Vec::new(),
             scalars: Vec::new(),
             tables: Gathered::default(),
+            block: ArgBlock::default(),
         };
         Self::assemble(Box::new(core), ())
     }

@@ -5,13 +5,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
+
 use crate::backend::{ArgBlock, Backend, Command, Job, Region, Submitter, Waiter};
 use crate::capture::recorder::Kind;
 use crate::capture::window::WindowGuard;
-use crate::device::DeviceCore;
+use crate::device::{DeviceCore, Lane};
 use crate::error::{Error, Result};
 use crate::kernel::args::{Gather, UseOf};
-use crate::memory::drops::{self, Kept, Passed};
+use crate::memory::drops::{self, Kept};
 use crate::order::{self, Mark, Marks};
 use crate::stream::StreamCore;
 use crate::upload;
@@ -26,6 +28,7 @@ pub struct Route<'a, B: Backend> {
 
 impl<'a, B: Backend> Route<'a, B> {
     /// The route of a stream that may have a window, once nothing speaks against any operation.
+    #[inline]
     pub(crate) fn open(
         core: &'a mut StreamCore<B>,
         window: Option<&'a WindowGuard<B>>,
@@ -45,6 +48,7 @@ impl<'a, B: Backend> Route<'a, B> {
     }
 
     /// Collects what the operation uses; returns what is wrong with it.
+    #[inline]
     pub(crate) fn gather(
         &mut self,
         operation: &'static str,
@@ -60,6 +64,7 @@ impl<'a, B: Backend> Route<'a, B> {
     /// tainted, or the recording is doomed.
     ///
     /// Returns the operation's place in the queue, if it executes.
+    #[inline]
     pub(crate) fn perform(
         &mut self,
         operation: &'static str,
@@ -106,13 +111,17 @@ impl<'a, B: Backend> Route<'a, B> {
         })
     }
 
+    #[inline]
     fn execute(&mut self, operation: &'static str, job: Job<B>, problem: Option<Error>) -> Result<Mark> {
         let core = &mut *self.core;
         core.device.backend.throttle(&core.device.slot(core.slot).queue);
         drops::make_room(&core.device, core.slot);
-        let problem = problem.or_else(|| upload::bring(core, self.warm_up).err());
-        let StreamCore { device, slot, uses, scalars, by, last, .. } = core;
-        Sender { device, slot: *slot, by, last }.send(operation, job, uses, scalars, problem)
+        let problem = match problem {
+            None if !core.tables.is_empty() => upload::bring(core, self.warm_up).err(),
+            problem => problem,
+        };
+        let StreamCore { device, slot, uses, scalars, by, last, block, .. } = core;
+        Sender { device, slot: *slot, by, last, block }.send(operation, job, uses, scalars, problem)
     }
 }
 
@@ -122,10 +131,13 @@ pub(crate) struct Sender<'c, B: Backend> {
     pub(crate) slot: u32,
     pub(crate) by: &'c Submitter,
     pub(crate) last: &'c mut u64,
+    /// Room for the arguments.
+    pub(crate) block: &'c mut ArgBlock<B>,
 }
 
 impl<B: Backend> Sender<'_, B> {
     /// Enqueues one operation, or, with a `problem`, that it failed. Never waits for room in the queue.
+    #[inline]
     pub(crate) fn send(
         self,
         operation: &'static str,
@@ -134,27 +146,28 @@ impl<B: Backend> Sender<'_, B> {
         scalars: &[u8],
         problem: Option<Error>,
     ) -> Result<Mark> {
-        let Sender { device, slot, by, last } = self;
-        let mut lane =
-            order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)));
+        let Sender { device, slot, by, last, block } = self;
+        let mut lane = enter(device, slot, uses);
         device.poison.check()?;
-        let mut args = device.slot(slot).spares.take();
+        let mut args = std::mem::take(block);
+        if args.regions.capacity() == 0 {
+            args = device.slot(slot).spares.take();
+        }
         args.scalars.extend_from_slice(scalars);
-        let mut step = Step { device, slot, waits: Marks::default(), problem };
+        let mark = Mark { slot, seq: lane.seq + 1 };
+        let mut step = Step { device, mark, waits: Marks::default(), problem };
         step.resolve(operation, uses, &mut args);
         step.wait();
-        let mark = Mark { slot, seq: lane.seq + 1 };
         let kept = Kept::of(&job);
-        let failed = step.submit(mark.seq, by, Command { job, args });
+        let failed = step.submit(by, Command { job, args }, block);
         (lane.seq, *last) = (mark.seq, mark.seq);
-        uses.iter().for_each(|used| publish(device, used, mark));
-        let passed = match kept {
-            // What failed to enqueue is nothing that the device touches.
-            Some(kept) if failed.is_none() => drops::keep(device, slot, &mut lane, mark.seq, kept),
-            _ => Passed::default(),
-        };
+        // What failed to enqueue is nothing that the device touches.
+        let kept = kept.filter(|_| failed.is_none());
+        let passed = kept.map(|kept| drops::keep(device, slot, &mut lane, mark.seq, kept));
         drop(lane);
-        passed.let_go(&device.staging);
+        if let Some(passed) = passed {
+            passed.let_go(&device.staging);
+        }
         match failed {
             Some(error) => Err(error),
             None => Ok(mark),
@@ -169,66 +182,84 @@ impl<B: Backend> Drop for Route<'_, B> {
     }
 }
 
+/// Locks `slot` once it owns all that `uses` look at.
+#[inline]
+fn enter<'d, B: Backend>(device: &'d DeviceCore<B>, slot: u32, uses: &[UseOf<B>]) -> MutexGuard<'d, Lane> {
+    let lane = device.lane(slot);
+    if uses.iter().all(|used| used.alloc.owner.is(slot) && used.alloc.is_free_of_graphs()) {
+        return lane;
+    }
+    drop(lane);
+    order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)))
+}
+
 /// Every object that a use looks at: the allocation, and the graphs that it conflicts with.
 fn objects_of<B: Backend>(used: &UseOf<B>, visit: &mut dyn FnMut(&order::Owner)) {
     visit(&used.alloc.owner);
+    if used.alloc.is_free_of_graphs() {
+        return;
+    }
     let state = used.alloc.state.lock();
     state.conflicting(&used.range(), used.access).for_each(|graph| visit(&graph.owner));
-}
-
-/// Writes a use down, in the allocation and in the graphs that it conflicts with.
-fn publish<B: Backend>(device: &DeviceCore<B>, used: &UseOf<B>, mark: Mark) {
-    let mut state = used.alloc.state.lock();
-    let range = used.range();
-    state.conflicting(&range, used.access).for_each(|graph| graph.note(mark));
-    state.uses.record(range, used.access, mark);
-    state.uses.tidy(|mark| device.passed(mark));
 }
 
 /// What is found out about one operation under its slot's lock.
 struct Step<'d, B: Backend> {
     device: &'d DeviceCore<B>,
-    slot: u32,
+    mark: Mark,
     waits: Marks,
     problem: Option<Error>,
 }
 
 impl<B: Backend> Step<'_, B> {
-    /// Resolves every use to memory, and collects what it must wait for.
+    /// Resolves every use to memory, collects what it must wait for, and writes it down, in the allocation and in the graphs
+    /// that it conflicts with.
+    ///
+    /// Written down before it is enqueued: nobody looks before the slot's lock is free. An operation that uses bytes twice
+    /// then meets its own mark, which is one of its own slot.
+    #[inline]
     fn resolve(&mut self, operation: &'static str, uses: &[UseOf<B>], args: &mut ArgBlock<B>) {
+        let Step { device, mark, waits, .. } = self;
         for used in uses {
-            let state = used.alloc.state.lock();
-            let range = used.range();
-            let contents = match state.resolve(operation) {
-                Ok(contents) => contents.filter(|_| !range.is_empty()).cloned(),
-                Err(error) => {
-                    self.problem.get_or_insert(error);
-                    continue;
+            let mut state = used.alloc.state.lock();
+            let (range, access) = (used.range(), used.access);
+            match state.resolve(operation) {
+                Ok(contents) => {
+                    let contents = contents.filter(|_| !range.is_empty()).cloned();
+                    args.regions.push(Region { contents, start: range.start, end: range.end, access });
                 }
-            };
-            state.uses.collect(&range, used.access, &mut self.waits);
-            state.conflicting(&range, used.access).for_each(|graph| graph.use_member(&mut self.waits));
-            args.regions.push(Region { contents, start: range.start, end: range.end, access: used.access });
+                Err(error) => _ = self.problem.get_or_insert(error),
+            }
+            for graph in state.conflicting(&range, access) {
+                graph.use_member(waits);
+                graph.note(*mark);
+            }
+            state.uses.meet(range, access, *mark, waits);
+            state.uses.tidy(|mark| device.passed(mark));
         }
     }
 
     /// Enqueues the waits.
+    #[inline]
     fn wait(&mut self) {
-        if let Err(error) = wait_for(self.device, self.slot, &self.waits) {
+        if let Err(error) = wait_for(self.device, self.mark.slot, &self.waits) {
             self.problem.get_or_insert(error);
         }
     }
 
-    /// Enqueues the command, or that it failed; returns the failure.
-    fn submit(self, seq: u64, by: &Submitter, mut command: Command<B>) -> Option<Error> {
-        let Step { device, slot, problem, .. } = self;
+    /// Enqueues the command, or that it failed; returns the failure. Where the backend keeps no arguments, their room goes
+    /// back to `block`.
+    #[inline]
+    fn submit(self, by: &Submitter, mut command: Command<B>, block: &mut ArgBlock<B>) -> Option<Error> {
+        let Step { device, mark: Mark { slot, seq }, problem, .. } = self;
         let queue = &device.slot(slot).queue;
         let problem = problem.or_else(|| {
             let fault = device.backend.submit(queue, seq, by, &mut command).err()?;
             Some(device.poison.absorb(fault))
         });
-        if let Some(error) = &problem {
-            device.backend.submit_failure(queue, seq, command, root_of(error));
+        match &problem {
+            Some(error) => device.backend.submit_failure(queue, seq, command, root_of(error)),
+            None => *block = command.args.emptied(),
         }
         problem
     }
@@ -238,6 +269,7 @@ impl<B: Backend> Step<'_, B> {
 ///
 /// On an error what follows must be a failure. That one is ordered all the same: it taints bytes that operations
 /// before it may still use, and those after it must find the taint.
+#[inline]
 pub(crate) fn wait_for<B: Backend>(device: &DeviceCore<B>, slot: u32, waits: &Marks) -> Result<()> {
     let queue = &device.slot(slot).queue;
     let mut outcome = Ok(());
@@ -279,13 +311,14 @@ pub(crate) fn replay<B: Backend>(
     let order = &graph.order;
     let mut lane = order::enter(device, slot, |visit| {
         visit(&order.owner);
-        order.links.lock().iter().for_each(|link| visit(&link.owner));
+        order.links.each(|link| visit(&link.owner));
     });
     device.poison.check()?;
+    let mark = Mark { slot, seq: lane.seq + 1 };
     let mut waits = Marks::default();
-    order.collect(&mut waits);
+    order.replay(mark, &mut waits);
     let ordered = wait_for(device, slot, &waits);
-    let seq = lane.seq + 1;
+    let seq = mark.seq;
     let outcome = match &ordered {
         Ok(()) => device
             .backend
@@ -297,8 +330,6 @@ pub(crate) fn replay<B: Backend>(
         device.backend.replay_failure(queue, seq, &graph.exec, root_of(error));
     }
     (lane.seq, *last) = (seq, seq);
-    let mark = Mark { slot, seq };
-    order.replayed(mark);
     outcome.map(|()| mark)
 }
 

@@ -87,6 +87,7 @@ impl Taint {
         *self.count.get_mut() = 0;
     }
 
+    #[inline]
     fn is_clean(&self) -> bool {
         // Acquire pairs with `publish`. Operations on one byte are ordered by their queues, and that order carries
         // the count too; a stale zero can only be seen by an operation that no failure precedes.
@@ -163,6 +164,12 @@ fn cut(ranges: &mut Vec<(Range<usize>, Arc<Error>)>, holes: &Bytes) {
         range.start < range.end
     });
     ranges.append(&mut rest);
+}
+
+/// Whether nothing that `command` uses is tainted, so that there is nothing to [`admit`] or [`settle`].
+#[cfg(feature = "cuda")]
+pub(crate) fn is_clean<B: Backend>(command: &Command<B>) -> bool {
+    command.args.regions.iter().flat_map(|region| &region.contents).all(|contents| contents.taint.is_clean())
 }
 
 /// The root cause that forbids `command` to run, if a byte that it reads is tainted.

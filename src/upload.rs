@@ -22,7 +22,7 @@ use crate::submit::Sender;
 /// # Errors
 /// What reserving and uploading say. The cache is as it was; what was uploaded before stays.
 pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&WindowGuard<B>>) -> Result<()> {
-    let StreamCore { device, slot, by, last, tables, uses, .. } = core;
+    let StreamCore { device, slot, by, last, tables, uses, block, .. } = core;
     let keep = if warm_up.is_some() { Keep::Window } else { Keep::Usual };
     for (place, table) in tables.iter() {
         let known = device.slot(*slot).tables.lock().find(table);
@@ -31,7 +31,7 @@ pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&Windo
             None => {
                 let contents: Arc<[u8]> = table.into();
                 let alloc = Allocation::table(device, *slot, table.len())?;
-                write(Sender { device, slot: *slot, by, last }, "launch", &alloc, &contents)?;
+                write(Sender { device, slot: *slot, by, last, block }, "launch", &alloc, &contents)?;
                 if keep.admits(table.len()) {
                     let leaving = device.slot(*slot).tables.lock().insert(contents, alloc.clone());
                     drop(leaving);
@@ -74,9 +74,9 @@ pub(crate) fn constants<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Rec
     if contents.is_empty() {
         return Ok(());
     }
-    let StreamCore { device, slot, by, last, .. } = core;
+    let StreamCore { device, slot, by, last, block, .. } = core;
     let alloc = Allocation::placed(device, *slot, contents.len(), AllocationMode::Pooled, None)?;
-    write(Sender { device, slot: *slot, by, last }, "end", &alloc, contents)?;
+    write(Sender { device, slot: *slot, by, last, block }, "end", &alloc, contents)?;
     recorder.place_constants(alloc);
     Ok(())
 }

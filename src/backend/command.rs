@@ -12,6 +12,7 @@ use crate::access::Access;
 use crate::backend::Call;
 use crate::backend::sealed::Driver;
 use crate::error::Result;
+use crate::kernel::Loaded;
 use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
 use crate::memory::staging::Staged;
@@ -82,10 +83,20 @@ impl<B: Driver> Default for ArgBlock<B> {
     }
 }
 
+impl<B: Driver> ArgBlock<B> {
+    /// Its room, for other arguments.
+    #[inline]
+    pub(crate) fn emptied(mut self) -> Self {
+        self.regions.clear();
+        self.scalars.clear();
+        self
+    }
+}
+
 /// What an operation does with its regions.
 pub(crate) enum Work<B: Driver> {
     /// Runs a kernel.
-    Launch { code: Arc<B::Code>, name: Arc<str>, extent: Extent },
+    Launch { kernel: Arc<Loaded<B>>, extent: Extent },
     /// Copies the first region to the second, of the same length.
     Copy,
     /// Moves a tenant: copies the first region to the second, of the same length, whatever was left unwritten of it,
@@ -115,9 +126,7 @@ pub struct Job<B: Driver>(pub(crate) Work<B>);
 impl<B: Driver> Clone for Job<B> {
     fn clone(&self) -> Self {
         Job(match &self.0 {
-            Work::Launch { code, name, extent } => {
-                Work::Launch { code: code.clone(), name: name.clone(), extent: *extent }
-            }
+            Work::Launch { kernel, extent } => Work::Launch { kernel: kernel.clone(), extent: *extent },
             Work::Copy => Work::Copy,
             Work::Move => Work::Move,
             Work::Fill => Work::Fill,
@@ -154,7 +163,7 @@ impl<B: Driver> Job<B> {
     /// The name in listings: the kernel's, or what is done.
     pub(crate) fn name(&self) -> &str {
         match &self.0 {
-            Work::Launch { name, .. } => name,
+            Work::Launch { kernel, .. } => &kernel.name,
             Work::Copy => "copy",
             Work::Move => "move",
             Work::Fill => "fill",
@@ -195,9 +204,8 @@ impl<B: Driver> Spares<B> {
     }
 
     /// Takes a block back. Its references are released before the lock is taken: what they keep alive may be large.
-    pub(crate) fn give(&self, mut block: ArgBlock<B>) {
-        block.regions.clear();
-        block.scalars.clear();
+    pub(crate) fn give(&self, block: ArgBlock<B>) {
+        let block = block.emptied();
         let mut spares = self.0.lock();
         if spares.len() < Self::KEPT {
             spares.push(block);

@@ -353,10 +353,10 @@ impl<'r, B: Backend> Sealing<'r, B> {
                 state.uses.collect(range, *access, &mut noted.noted);
             }
             drop(noted);
-            for other in state.members.iter().filter(|other| other.conflicts_with(&membership)) {
+            for other in state.members().filter(|other| other.conflicts_with(&membership)) {
                 link(&order, &other.graph);
             }
-            state.members.push(membership);
+            alloc.join(&mut state, membership);
         }
         order
     }
@@ -399,10 +399,7 @@ fn link(one: &Arc<GraphOrder>, other: &Arc<GraphOrder>) {
         return;
     }
     for (from, to) in [(one, other), (other, one)] {
-        let mut links = from.links.lock();
-        if !links.iter().any(|known| Arc::ptr_eq(known, to)) {
-            links.push(to.clone());
-        }
+        from.links.add(to);
     }
 }
 

@@ -164,14 +164,13 @@ impl<B: Backend> Drop for GraphCore<B> {
         let last = self.order.state.lock().last;
         for (alloc, ranges) in self.members.iter().zip(&self.footprints) {
             let mut state = alloc.state.lock();
-            state.members.retain(|member| !Arc::ptr_eq(&member.graph, &self.order));
+            alloc.leave(&mut state, &self.order);
             if let Some(last) = last {
                 ranges.iter().for_each(|(range, access)| state.uses.fold(range.clone(), *access, last));
             }
         }
-        let links = std::mem::take(&mut *self.order.links.lock());
-        for link in links {
-            link.links.lock().retain(|known| !Arc::ptr_eq(known, &self.order));
+        for link in self.order.links.take() {
+            link.links.remove(&self.order);
             last.into_iter().for_each(|last| link.note(last));
         }
     }

@@ -60,12 +60,14 @@ pub struct Gather<'g, B: Backend> {
 
 impl<B: Backend> Gather<'_, B> {
     /// A buffer of another device is reported and left out, so that what is left can still be tainted.
+    #[inline]
     pub(crate) fn buffer<T: Pod>(&mut self, slice: Slice<'_, T, B>, access: Access) {
         let (alloc, start, end) = slice.parts();
         let found = alloc.device_id();
         self.used(UseOf { alloc: alloc.clone(), start, end, access }, found);
     }
 
+    #[inline]
     pub(crate) fn used(&mut self, used: UseOf<B>, found: u32) {
         if found == self.device {
             self.uses.push(used);
@@ -85,6 +87,7 @@ impl<B: Backend> Gather<'_, B> {
         self.tables.push(self.uses.len(), bytemuck::cast_slice(table));
     }
 
+    #[inline]
     pub(crate) fn scalar<T: Pod>(&mut self, value: T) {
         self.scalars.extend_from_slice(bytemuck::bytes_of(&value));
     }

@@ -75,40 +75,54 @@ impl Grid {
         block: [u32; 3],
         limits: &Limits,
     ) -> Result<Option<Extent>> {
-        let check = |limit: GridLimit, requested: u64, allowed: u64| {
-            if requested <= allowed {
-                return Ok(());
-            }
-            Err(Error::Limit { kernel: kernel.clone(), limit, requested, allowed })
-        };
-        for ((limit, size), allowed) in GridLimit::BLOCK.into_iter().zip(block).zip(limits.max_block) {
-            check(limit, size.into(), allowed)?;
-            if size == 0 {
-                return Err(Error::Limit { kernel: kernel.clone(), limit, requested: 0, allowed });
-            }
-        }
-        let threads = block.iter().fold(1u64, |product, size| product.saturating_mul((*size).into()));
-        check(GridLimit::ThreadsPerBlock, threads, limits.max_threads_per_block)?;
         let Dims { size, rank } = self.size;
-        if size.contains(&0) {
-            return Ok(None);
+        let [x, y, z] = size;
+        let [bx, by, bz] = block;
+        let axes = [self.unit.axis(x, bx), self.unit.axis(y, by), self.unit.axis(z, bz)];
+        let (threads, blocks) = (axes.map(|(threads, _)| threads), axes.map(|(_, blocks)| blocks));
+        if let Some((limit, requested, allowed)) = exceeded(block, blocks, limits) {
+            return Err(Error::Limit { kernel: kernel.clone(), limit, requested, allowed });
         }
-        let mut extent = Extent { threads: [0; 3], blocks: [0; 3], block, rank };
-        let axes = extent.threads.iter_mut().zip(extent.blocks.iter_mut()).zip(size).zip(block);
-        for (((threads, blocks), size), block) in axes {
-            let block = block as usize;
-            match self.unit {
-                Unit::Threads => (*threads, *blocks) = (size, size.div_ceil(block) as u64),
-                Unit::Blocks => (*threads, *blocks) = (size.saturating_mul(block), size as u64),
-            }
-        }
-        for ((limit, requested), allowed) in
-            GridLimit::GRID.into_iter().zip(extent.blocks).zip(limits.max_blocks)
-        {
-            check(limit, requested, allowed)?;
-        }
-        Ok(Some(extent))
+        Ok((x > 0 && y > 0 && z > 0).then_some(Extent { threads, blocks, block, rank }))
     }
+}
+
+impl Unit {
+    /// The threads and blocks of an axis of this size.
+    #[inline]
+    fn axis(self, size: usize, block: u32) -> (usize, u64) {
+        let block = block as usize;
+        match self {
+            Unit::Threads if size <= block => (size, u64::from(size > 0)),
+            Unit::Threads => (size, size.div_ceil(block.max(1)) as u64),
+            Unit::Blocks => (size.saturating_mul(block), size as u64),
+        }
+    }
+}
+
+/// The first limit that a launch exceeds, with what was requested and what is allowed. A block without threads exceeds
+/// one, a grid without blocks none.
+#[inline]
+fn exceeded(block: [u32; 3], blocks: [u64; 3], limits: &Limits) -> Option<(GridLimit, u64, u64)> {
+    let block = block.map(u64::from);
+    let threads = block.iter().fold(1u64, |product, size| product.saturating_mul(*size));
+    let fits = |sizes: [u64; 3], most: [u64; 3]| sizes.iter().zip(most).all(|(size, most)| *size <= most);
+    if threads > 0
+        && threads <= limits.max_threads_per_block
+        && fits(block, limits.max_block)
+        && (fits(blocks, limits.max_blocks) || blocks.contains(&0))
+    {
+        return None;
+    }
+    let block = GridLimit::BLOCK.into_iter().zip(block).zip(limits.max_block);
+    let block = block.map(|((limit, size), most)| (limit, size, most));
+    let whole = [(GridLimit::ThreadsPerBlock, threads, limits.max_threads_per_block)];
+    let grid = GridLimit::GRID.into_iter().zip(blocks).zip(limits.max_blocks);
+    let grid = grid.map(|((limit, size), most)| (limit, size, most));
+    let mut of_block = block.chain(whole);
+    of_block
+        .find(|(_, size, most)| *size == 0 || size > most)
+        .or_else(|| grid.into_iter().find(|(_, size, most)| size > most))
 }
 
 /// The grid of one launch, as its kernel sees it.

@@ -20,6 +20,7 @@ pub use signature::{Element, In, InOut, Len, Out, Param, Signature, Uniform};
 
 use crate::backend::Backend;
 use crate::backend::host::Host;
+use crate::backend::sealed::Driver;
 
 /// A program loaded for one device; made by [`Program::load`].
 ///
@@ -30,11 +31,11 @@ pub struct Kernel<S: Signature, B: Backend = Host> {
 }
 
 /// What a kernel shares with its clones and with the graphs that launch it.
-pub(crate) struct Loaded<B: Backend> {
+pub(crate) struct Loaded<B: Driver> {
     pub(crate) device: u32,
     pub(crate) name: Arc<str>,
     pub(crate) block: [u32; 3],
-    pub(crate) code: Arc<B::Code>,
+    pub(crate) code: B::Code,
 }
 
 impl<S: Signature, B: Backend> Kernel<S, B> {

@@ -134,7 +134,7 @@ impl<S: Signature> Program<S> {
         let Some(code) = code else {
             return Err(Error::MissingSource { program: name, backend: B::NAME, hint: B::SOURCE });
         };
-        Ok(Kernel::new(Loaded { device: core.id, name, block: self.sources.block, code: Arc::new(code) }))
+        Ok(Kernel::new(Loaded { device: core.id, name, block: self.sources.block, code }))
     }
 }
 

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub struct Allocation<B: Backend> {
     pub(crate) is_arena: bool,
     /// The slot whose lock guards `state` (see [`crate::order`]).
     pub(crate) owner: Owner,
+    /// How many members `state` has, so that a use of a buffer that is in no graph looks for none.
+    memberships: AtomicU32,
     /// Hardly ever contended: whoever uses the records holds the owner's lock or the order lock, and a recording only
     /// looks at the home.
     pub(crate) state: Mutex<State<B>>,
@@ -44,7 +46,7 @@ pub(crate) struct State<B: Backend> {
     device: Tie<B>,
     pub(crate) home: Home<B>,
     pub(crate) uses: Uses,
-    pub(crate) members: SmallVec<[Membership; 1]>,
+    members: SmallVec<[Membership; 1]>,
     /// How many open windows and raw addresses hold the bytes where they are.
     pub(crate) pins: u32,
 }
@@ -150,6 +152,7 @@ impl<B: Backend> Allocation<B> {
             bytes,
             is_arena: kind == Kind::Arena,
             owner: Owner::new(slot),
+            memberships: AtomicU32::new(0),
             state: Mutex::new(State {
                 device: Tie::Keeps(device.clone()),
                 home,
@@ -216,6 +219,24 @@ impl<B: Backend> Allocation<B> {
         if let Some(device) = device {
             introduce(&device, &lease, self);
         }
+    }
+
+    /// Whether it belongs to no graph. Under the lock of any slot, or the order lock.
+    pub(crate) fn is_free_of_graphs(&self) -> bool {
+        // Relaxed: it changes only under every lock, each of which carries the change.
+        self.memberships.load(Ordering::Relaxed) == 0
+    }
+
+    /// Makes it a member of a graph. Under every lock of the device.
+    pub(crate) fn join(&self, state: &mut State<B>, membership: Membership) {
+        state.members.push(membership);
+        self.memberships.store(state.members.len() as u32, Ordering::Relaxed);
+    }
+
+    /// Takes it out of a graph. Under every lock of the device.
+    pub(crate) fn leave(&self, state: &mut State<B>, graph: &Arc<GraphOrder>) {
+        state.members.retain(|member| !Arc::ptr_eq(&member.graph, graph));
+        self.memberships.store(state.members.len() as u32, Ordering::Relaxed);
     }
 
     /// Bytes that must stay where they are.
@@ -295,6 +316,11 @@ impl<B: Backend> State<B> {
     ) -> impl Iterator<Item = &'s GraphOrder> {
         let members = self.members.iter().filter(move |member| member.conflicts(range, access));
         members.map(|member| &*member.graph)
+    }
+
+    /// The graphs that it belongs to.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Membership> {
+        self.members.iter()
     }
 
     /// Whether the bytes must stay where they are: a graph, an open window or a raw address counts on it.

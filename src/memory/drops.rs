@@ -116,7 +116,6 @@ impl Kept {
 }
 
 /// What the queue has passed, to be let go of once its lock is free.
-#[derive(Default)]
 pub(crate) struct Passed([Option<Kept>; 2]);
 
 impl Passed {
@@ -164,11 +163,15 @@ pub(crate) fn pending_bytes<B: Backend>(device: &DeviceCore<B>) -> usize {
 /// Brings the slot's backlog down to the limit before it grows again, waiting for the device if need be.
 ///
 /// With no lock held. It goes on without having waited on a lost device, and where nobody else makes the device run.
+#[inline]
 pub(crate) fn make_room<B: Backend>(device: &DeviceCore<B>, slot: u32) {
-    let limit = device.pending_limit;
-    if !device.slot(slot).backlog.is_above(limit) {
-        return;
+    if device.slot(slot).backlog.is_above(device.pending_limit) {
+        wait_for_room(device, slot);
     }
+}
+
+fn wait_for_room<B: Backend>(device: &DeviceCore<B>, slot: u32) {
+    let limit = device.pending_limit;
     release(device, slot);
     loop {
         let Some(oldest) = device.lane(slot).drops.overdue(limit) else { return };

@@ -6,7 +6,6 @@ use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
-use smallvec::SmallVec;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check, fault};
@@ -44,6 +43,9 @@ unsafe impl Sync for Function {}
 unsafe impl Send for Module {}
 // SAFETY: as for `Send`; the driver's calls on it may be made by several threads at once.
 unsafe impl Sync for Module {}
+
+/// As many parameters as a signature can have.
+pub(crate) const MOST_PARAMS: usize = 32;
 
 /// Where a parameter goes.
 struct Param {
@@ -212,11 +214,30 @@ impl CudaCode {
 }
 
 impl CudaCode {
-    /// Where each parameter is in a block that [`write_params`](CudaCode::write_params) wrote.
-    pub(crate) fn places(&self, block: &mut [u8]) -> SmallVec<[*mut c_void; 33]> {
-        debug_assert!(block.len() >= self.bytes, "the block was written for this function");
-        let start = block.as_mut_ptr();
-        self.params.iter().map(|param| start.wrapping_add(param.offset).cast()).collect()
+    /// Points `places` to the value of each parameter: to `addresses`, where those of the buffers are put, and to the scalars
+    /// of `args`.
+    #[inline]
+    pub(crate) fn point(
+        &self,
+        args: &ArgBlock<Cuda>,
+        addresses: &mut [u64; MOST_PARAMS],
+        places: &mut [*mut c_void; MOST_PARAMS],
+    ) -> Result<(), Fault> {
+        let missing = || Fault::new(Call::Launch, Severity::Call, "a launch without all of its arguments");
+        let mut buffers = args.regions.iter().zip(addresses);
+        let mut scalars = args.scalars.as_slice();
+        for (param, place) in self.params.iter().zip(places) {
+            *place = if let ParamKind::Buffer(_) = param.kind {
+                let (region, start) = buffers.next().ok_or_else(missing)?;
+                (*start, _) = address(Call::Launch, region)?;
+                std::ptr::from_mut(start).cast()
+            } else {
+                let (value, rest) = scalars.split_at_checked(param.kind.bytes()).ok_or_else(missing)?;
+                scalars = rest;
+                value.as_ptr().cast_mut().cast()
+            };
+        }
+        Ok(())
     }
 }
 

@@ -79,6 +79,7 @@ impl Context {
     }
 
     /// Makes the context the calling thread's current one. Where there was none, it stays so afterwards.
+    #[inline]
     pub(crate) fn bind(&self) -> Result<Bound, Fault> {
         let mut current = std::ptr::null_mut();
         // SAFETY: `current` is a place for a handle.
@@ -191,6 +192,7 @@ fn present() -> Result<(), Fault> {
 }
 
 /// What the driver's answer to `call` means.
+#[inline]
 pub(crate) fn check(call: Call, code: CUresult) -> Result<(), Fault> {
     if code == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(fault(call, code)) }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 
 use crate::backend::command::Work;
-use crate::backend::cuda::code::Function;
+use crate::backend::cuda::code::{Function, MOST_PARAMS};
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::fill::{Step, THREADS};
 use crate::backend::cuda::landing::{Flight, Load};
@@ -30,8 +30,8 @@ pub(crate) fn submit(
     by: &Submitter,
     command: &mut Command<Cuda>,
 ) -> Result<(), Fault> {
-    let CudaQueue { shared, spares, machine } = queue;
-    let bound = machine.context.bind()?;
+    let CudaQueue { shared, machine, .. } = queue;
+    let _bound = machine.context.bind()?;
     let logs = machine.late.is_pending() || late::may_fail(command);
     match admit(machine, command, logs) {
         Err(cause) => outcome::skip(command, &cause),
@@ -47,24 +47,27 @@ pub(crate) fn submit(
         }
     }
     shared.submit(machine, seq);
-    drop(bound);
-    let command = std::mem::replace(command, Command::taken());
-    spares.give(command.args);
     Ok(())
 }
 
 /// Whether the command may run, by the taint of what it reads.
+#[inline]
 fn admit(machine: &Machine, command: &Command<Cuda>, logs: bool) -> Result<Option<Admission>, Arc<Error>> {
     if logs {
         return machine.late.admit(command).map(Some);
     }
     // A move takes the taint of its source along, whatever that is.
-    let cause = if matches!(command.job.0, Work::Move) { None } else { taint::admit(command) };
-    cause.map_or(Ok(None), Err)
+    if taint::is_clean(command) || matches!(command.job.0, Work::Move) {
+        return Ok(None);
+    }
+    taint::admit(command).map_or(Ok(None), Err)
 }
 
 /// What the command wrote is what it wrote.
 fn settle(command: &Command<Cuda>) {
+    if taint::is_clean(command) {
+        return;
+    }
     match (&command.job.0, command.args.regions.as_slice()) {
         (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
             to.taint.adopt(&from.taint);
@@ -84,6 +87,7 @@ pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: Command<Cuda>
     }
 }
 
+#[inline]
 fn enqueue(
     machine: &Machine,
     queue: &Shared,
@@ -94,12 +98,12 @@ fn enqueue(
 ) -> Result<(), Fault> {
     let (args, stream, call) = (&command.args, queue.stream(), command.job.call());
     match (&command.job.0, args.regions.as_slice()) {
-        (Work::Launch { code, extent, .. }, _) => {
-            let mut params = queue.params.lock();
-            code.write_params(args, &mut params)?;
+        (Work::Launch { kernel, extent }, _) => {
+            let (mut addresses, mut places) = ([0; MOST_PARAMS], [std::ptr::null_mut(); MOST_PARAMS]);
+            kernel.code.point(args, &mut addresses, &mut places)?;
             let (blocks, block) = shape(extent)?;
-            let mut places = code.places(&mut params);
-            launch(call, stream, code.function, blocks, block, (places.as_mut_ptr(), std::ptr::null_mut()))
+            let params = (places.as_mut_ptr(), std::ptr::null_mut());
+            launch(call, stream, kernel.code.function, blocks, block, params)
         }
         (Work::Copy | Work::Move, [from, to]) => copy(call, stream, from, to),
         (Work::Fill, [to]) => {
@@ -136,6 +140,7 @@ fn enqueue(
 }
 
 /// The extent in the driver's numbers.
+#[inline]
 pub(crate) fn shape(extent: &Extent) -> Result<([u32; 3], [u32; 3]), Fault> {
     let [x, y, z] = extent.blocks().map(u32::try_from);
     match (x, y, z) {

@@ -258,7 +258,8 @@ impl<'m> Builder<'m> {
     ) -> Result<sys::CUgraphNode, Fault> {
         let args = &command.args;
         match (&command.job.0, args.regions.as_slice()) {
-            (Work::Launch { code, extent, .. }, _) => {
+            (Work::Launch { kernel, extent }, _) => {
+                let code = &kernel.code;
                 code.write_params(args, params)?;
                 let (blocks, block) = shape(extent)?;
                 self.kernel(before, code.function, blocks, block, params)

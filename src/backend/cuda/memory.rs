@@ -64,6 +64,7 @@ impl Drop for CudaMemory {
 ///
 /// # Errors
 /// A sticky fault for a region that does not lie in the memory that it names.
+#[inline]
 pub(crate) fn address(call: Call, region: &Region<Cuda>) -> Result<(sys::CUdeviceptr, usize), Fault> {
     let Some(contents) = &region.contents else { return Ok((0, 0)) };
     let memory = &contents.page.memory;

@@ -35,8 +35,6 @@ pub(crate) struct Shared {
     published: Mutex<u64>,
     /// A copy of `published`, to be read without its lock.
     announced: AtomicU64,
-    /// The parameters of the launch that is being enqueued.
-    pub(crate) params: Mutex<Vec<u8>>,
     pub(crate) landings: Landings,
 }
 
@@ -86,7 +84,6 @@ impl Shared {
             submitted: AtomicU64::new(0),
             published: Mutex::new(0),
             announced: AtomicU64::new(0),
-            params: Mutex::default(),
             landings: Landings::default(),
         })
     }

@@ -109,14 +109,16 @@ impl Drop for Held<'_> {
 fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
     let args = &command.args;
     match (&command.job.0, args.regions.as_slice()) {
-        (Work::Launch { code, name, extent }, _) => {
+        (Work::Launch { kernel, extent }, _) => {
             // SAFETY: `run` needs every byte that this launch writes to itself, and those that it reads unwritten. The
             // core enqueues an operation after every conflicting one, by byte range: on this queue by its order, on
             // others and within graphs by waits and edges. Within the launch, an output came from a `&mut` of a buffer
             // that owns its bytes.
-            let run = AssertUnwindSafe(|| unsafe { code.run(machine, args, *extent) });
-            catch_unwind(run)
-                .map_err(|panic| Error::KernelPanicked { kernel: name.clone(), message: message(panic) })
+            let run = AssertUnwindSafe(|| unsafe { kernel.code.run(machine, args, *extent) });
+            catch_unwind(run).map_err(|panic| Error::KernelPanicked {
+                kernel: kernel.name.clone(),
+                message: message(panic),
+            })
         }
         (Work::Copy, [from, to]) => {
             copy(from, to);
