@@ -1,14 +1,17 @@
 //! Ours against the driver's own calls, on one CUDA device, in one process.
 //!
 //! **Measured.** Chains of a kernel that adds one to each of 64 floats, with blocks of 256 threads: enqueueing launches;
-//! enqueueing a replay of K nodes; a replay from its enqueueing to the end of the wait for it; recording and ending K nodes
-//! against the driver's stream capture and instantiation of the same; eight independent chains, written one after the
-//! other, against the stream capture of the same calls; and a control, where the kernels are so long that nothing else
-//! counts. The numbers are compared with how often they were to be added to.
+//! enqueueing replays of K nodes, in bursts; a replay from its enqueueing to the end of the wait for it; recording and
+//! ending K nodes, with instantiation and without, against the driver's stream capture of the same; eight independent
+//! chains, written one after the other, against the stream capture of the same calls; and a control, where the kernels are
+//! so long that nothing else counts. The numbers are compared with how often they were to be added to.
 //!
 //! **How it can mislead.** Both sides wait differently: ours looks at a number in host memory, the driver's side calls
-//! `cuStreamSynchronize`, which by default looks just as eagerly. A launch into a full queue waits for the device, so that
-//! enqueueing is measured in bursts that fit. Where there is no device, nothing is measured and that is printed.
+//! `cuStreamSynchronize`, which by default looks just as eagerly, and tidies up for the next call, which ours then does at
+//! the next call. So enqueueing is measured in bursts, of which no call comes right after a wait; but a call into a full
+//! queue waits for the device, so that the bursts are of a size that fits. What recording costs without instantiation is a
+//! difference: of recording, and of instantiating a graph of the same nodes and edges, in the same rounds. Where there is
+//! no device, nothing is measured and that is printed.
 
 #![allow(unsafe_code, reason = "the driver's own calls")]
 
@@ -117,6 +120,36 @@ impl Raw {
         graph
     }
 
+    /// A chain of so many kernel nodes, made one by one.
+    fn chain(&self, nodes: u64) -> sys::CUgraph {
+        let (mut graph, mut last) = (std::ptr::null_mut(), Vec::new());
+        // SAFETY: a place for a handle; no other flags than 0 exist.
+        ok(unsafe { sys::cuGraphCreate(&mut graph, 0) });
+        let (mut x, mut n) = (self.x, self.n);
+        let mut params = [std::ptr::from_mut(&mut x).cast::<c_void>(), std::ptr::from_mut(&mut n).cast()];
+        let node = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: self.function,
+            gridDimX: self.n.div_ceil(256) as u32,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 256,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            kernelParams: params.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+            kern: std::ptr::null_mut(),
+            ctx: std::ptr::null_mut(),
+        };
+        for _ in 0..nodes {
+            let mut added = std::ptr::null_mut();
+            // SAFETY: a place for a handle, nodes of this graph, and the kernel's two parameters.
+            ok(unsafe { sys::cuGraphAddKernelNode_v2(&mut added, graph, last.as_ptr(), last.len(), &node) });
+            last = vec![added];
+        }
+        graph
+    }
+
     /// Makes the graph executable, and destroys it.
     fn instantiate(&self, graph: sys::CUgraph) -> sys::CUgraphExec {
         let mut exec = std::ptr::null_mut();
@@ -185,18 +218,24 @@ impl Ours {
 
 /// One side of a comparison: something that is enqueued, and the wait for its end.
 struct Side<'s> {
-    name: &'static str,
     enqueue: Box<dyn FnMut() + 's>,
     wait: Box<dyn FnMut() + 's>,
-    /// The least time of any round, in nanoseconds a unit: until it was enqueued, and until it was done.
-    least: [f64; 2],
+    least: Least,
+}
+
+/// The least of any round, in nanoseconds a unit: until it was enqueued, and until it was done.
+#[derive(Clone, Copy)]
+struct Least {
+    name: &'static str,
+    enqueued: f64,
+    done: f64,
     allocations: u64,
 }
 
 impl<'s> Side<'s> {
     fn new(name: &'static str, enqueue: impl FnMut() + 's, wait: impl FnMut() + 's) -> Self {
-        let (enqueue, wait) = (Box::new(enqueue), Box::new(wait));
-        Side { name, enqueue, wait, least: [f64::INFINITY; 2], allocations: u64::MAX }
+        let least = Least { name, enqueued: f64::INFINITY, done: f64::INFINITY, allocations: u64::MAX };
+        Side { enqueue: Box::new(enqueue), wait: Box::new(wait), least }
     }
 
     fn round(&mut self, times: u32, units: u64) -> Duration {
@@ -210,28 +249,51 @@ impl<'s> Side<'s> {
             done += started.elapsed();
         }
         let each = |time: Duration| time.as_nanos() as f64 / (f64::from(times) * units as f64);
-        self.least = [self.least[0].min(each(enqueued)), self.least[1].min(each(done))];
-        self.allocations = self.allocations.min(allocations);
+        let least = &mut self.least;
+        (least.enqueued, least.done) = (least.enqueued.min(each(enqueued)), least.done.min(each(done)));
+        least.allocations = least.allocations.min(allocations);
         done
     }
 }
 
-/// Compares two sides in interleaved rounds of a few milliseconds.
-fn compare(title: &str, unit: &str, units: u64, mut sides: [Side<'_>; 2]) {
-    let rounds = if support::is_smoke() { 1 } else { 40 };
+impl Least {
+    fn and(self, other: Least) -> Least {
+        Least {
+            name: self.name,
+            enqueued: self.enqueued.min(other.enqueued),
+            done: self.done.min(other.done),
+            allocations: self.allocations.min(other.allocations),
+        }
+    }
+}
+
+/// Compares two sides in so many interleaved rounds of a few milliseconds.
+fn measure(rounds: u32, units: u64, mut sides: [Side<'_>; 2]) -> [Least; 2] {
     let once = sides.iter_mut().map(|side| side.round(1, units).min(side.round(1, units))).max();
     let times = Duration::from_millis(4).as_nanos() / once.unwrap_or_default().as_nanos().max(1);
     let times = (times as u32).clamp(1, if support::is_smoke() { 1 } else { 1000 });
     (0..rounds).for_each(|_| sides.iter_mut().for_each(|side| _ = side.round(times, units)));
-    println!("\n{title}: nanoseconds a {unit}, least of {rounds} interleaved rounds of {times}");
-    let [raw, ours] = sides.map(|side| (side.name, side.least, side.allocations));
-    for (name, [enqueued, done], allocations) in [raw, ours] {
-        let ratios = [enqueued / raw.1[0], done / raw.1[1]];
-        let [by, to] = ratios;
+    sides.map(|side| side.least)
+}
+
+fn report(title: &str, unit: &str, [raw, ours]: [Least; 2]) {
+    println!("\n{title}: nanoseconds a {unit}, least of all interleaved rounds");
+    for Least { name, enqueued, done, allocations } in [raw, ours] {
+        let (by, to) = (enqueued / raw.enqueued, done / raw.done);
         println!(
             "{name:<36} enqueued {enqueued:>10.0} ({by:.2})   done {done:>10.0} ({to:.2})   {allocations} allocations"
         );
     }
+}
+
+fn compare(title: &str, unit: &str, units: u64, sides: [Side<'_>; 2]) -> [Least; 2] {
+    let least = measure(rounds(40), units, sides);
+    report(title, unit, least);
+    least
+}
+
+fn rounds(usual: u32) -> u32 {
+    if support::is_smoke() { 1 } else { usual }
 }
 
 fn eager(device: &Device<Cuda>) {
@@ -246,35 +308,76 @@ fn eager(device: &Device<Cuda>) {
 }
 
 /// Replays of `nodes` nodes over `chains` chains of `len` floats.
+///
+/// Where the driver puts an executable counts as much as what is in it, so that each side has several.
 fn replays(device: &Device<Cuda>, nodes: u64, chains: u64, len: u64) {
+    const BURST: u64 = 16;
     let (raw, mut ours) = (Raw::new(len), Ours::new(device, len as usize));
-    let exec = raw.instantiate(raw.capture(nodes, chains));
-    let mut graph = ours.record(nodes as usize, chains as usize);
-    let ours = RefCell::new(ours);
-    let raw_side = Side::new("cuGraphLaunch", || raw.replay(exec), || raw.sync());
-    let replay = || drop(graph.replay(&mut ours.borrow_mut().stream).unwrap());
-    let our_side = Side::new("replay", replay, || ours.borrow_mut().stream.sync().unwrap());
-    let title = format!("replays of {nodes} nodes, {chains} chains, {len} floats");
-    compare(&title, "replay", 1, [raw_side, our_side]);
-    assert_eq!(raw.numbers(chains), ours.into_inner().numbers(chains as usize));
+    let mut least: [Option<[Least; 2]>; 2] = [None; 2];
+    for _ in 0..rounds(6) {
+        let exec = raw.instantiate(raw.capture(nodes, chains));
+        let mut graph = ours.record(nodes as usize, chains as usize);
+        let ours = RefCell::new(&mut ours);
+        let mut replay = || drop(graph.replay(&mut ours.borrow_mut().stream).unwrap());
+        for (burst, least) in [1, BURST].into_iter().zip(&mut least) {
+            let launch = || (0..burst).for_each(|_| raw.replay(exec));
+            let raw_side = Side::new("cuGraphLaunch", launch, || raw.sync());
+            let launch = || (0..burst).for_each(|_| replay());
+            let our_side = Side::new("replay", launch, || ours.borrow_mut().stream.sync().unwrap());
+            let [raw_now, ours_now] = measure(rounds(10), burst, [raw_side, our_side]);
+            let [raw, ours] = least.unwrap_or([raw_now, ours_now]);
+            *least = Some([raw.and(raw_now), ours.and(ours_now)]);
+        }
+        // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
+        ok(unsafe { sys::cuGraphExecDestroy(exec) });
+    }
+    for (least, what) in least.into_iter().zip(["waited for one by one", "in bursts"]) {
+        let title = format!("replays of {nodes} nodes, {chains} chains, {len} floats, {what}");
+        least.into_iter().for_each(|least| report(&title, "replay", least));
+    }
+    assert_eq!(raw.numbers(chains), ours.numbers(chains as usize));
 }
 
 fn records(device: &Device<Cuda>, nodes: u64) {
     let (raw, ours) = (Raw::new(64), RefCell::new(Ours::new(device, 64)));
-    let exec = Cell::new(std::ptr::null_mut());
+    let (raw_graph, exec, graph) =
+        (Cell::new(std::ptr::null_mut()), Cell::new(std::ptr::null_mut()), Cell::new(None));
     // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
     let destroy = || ok(unsafe { sys::cuGraphExecDestroy(exec.get()) });
+    // SAFETY: a live graph, used here for the last time.
+    let forget = || ok(unsafe { sys::cuGraphDestroy(raw_graph.get()) });
+    let mut record = || graph.set(Some(ours.borrow_mut().record(nodes as usize, 1)));
+    let mut forget_ours = || drop(graph.take());
+
     let capture = || exec.set(raw.instantiate(raw.capture(nodes, 1)));
     let raw_side = Side::new("stream capture, cuGraphInstantiate", capture, destroy);
-    let graph = Cell::new(None);
-    let record = || graph.set(Some(ours.borrow_mut().record(nodes as usize, 1)));
-    let our_side = Side::new("record", record, || drop(graph.take()));
+    let our_side = Side::new("record", &mut record, &mut forget_ours);
     compare(
         &format!("recording and ending {nodes} nodes, instantiated"),
         "node",
         nodes,
         [raw_side, our_side],
     );
+
+    let capture = || raw_graph.set(raw.capture(nodes, 1));
+    let raw_side = Side::new("stream capture", capture, forget);
+    let our_side = Side::new("record", &mut record, &mut forget_ours);
+    let title = format!("recording and ending {nodes} nodes, ours alone instantiated");
+    let [captured, recorded] = compare(&title, "node", nodes, [raw_side, our_side]);
+
+    let chain = Cell::new(raw.chain(nodes));
+    let instantiate = || exec.set(raw.instantiate(chain.get()));
+    let again = || {
+        destroy();
+        chain.set(raw.chain(nodes));
+    };
+    let raw_side = Side::new("cuGraphInstantiate of such a graph", instantiate, again);
+    let our_side = Side::new("record", &mut record, &mut forget_ours);
+    let title = format!("instantiating {nodes} nodes, against all of recording them");
+    let [instantiated, again] = compare(&title, "node", nodes, [raw_side, our_side]);
+    let without = recorded.and(again).enqueued - instantiated.enqueued;
+    let ratio = without / captured.enqueued;
+    println!("without instantiation: {without:.0} against {:.0} ({ratio:.2})", captured.enqueued);
 }
 
 fn main() {

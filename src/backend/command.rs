@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::access::Access;
 use crate::backend::Call;
@@ -69,17 +70,20 @@ impl<B: Driver> Clone for Region<B> {
     }
 }
 
+/// A few packed values: most launches have no more, so that a recorded one costs no allocation for them.
+pub(crate) type Scalars = SmallVec<[u8; 32]>;
+
 /// The arguments of one operation. Recycled, so that a warm launch allocates nothing.
 pub struct ArgBlock<B: Driver> {
     /// In the order of the kernel's buffer parameters.
     pub(crate) regions: Vec<Region<B>>,
     /// The scalars' bytes, packed, in the order of the kernel's scalar parameters.
-    pub(crate) scalars: Vec<u8>,
+    pub(crate) scalars: Scalars,
 }
 
 impl<B: Driver> Default for ArgBlock<B> {
     fn default() -> Self {
-        ArgBlock { regions: Vec::new(), scalars: Vec::new() }
+        ArgBlock { regions: Vec::new(), scalars: Scalars::new() }
     }
 }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::backend::command::Scalars;
 use crate::backend::{ArgBlock, Backend, Command, Contents, Fleeting, Region};
 use crate::callback;
 use crate::capture::options::{CaptureOptions, Order};
@@ -47,7 +48,7 @@ pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -
         None => ended
             .and_then(|()| device.poison.check())
             .and_then(|()| upload::constants(core, &mut recorder))
-            .and_then(|()| Sealing::new(core, &recorder, &options).seal()),
+            .and_then(|()| Sealing::new(core, &mut recorder, &options).seal()),
     };
     match &outcome {
         Ok(_) => recorder.clear(),
@@ -63,7 +64,7 @@ pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -
 /// One recording on its way to a graph.
 struct Sealing<'r, B: Backend> {
     core: &'r StreamCore<B>,
-    recorder: &'r Recorder<B>,
+    recorder: &'r mut Recorder<B>,
     options: &'r CaptureOptions<B>,
     /// Per allocation: what becomes of it.
     fates: Vec<Fate>,
@@ -81,7 +82,7 @@ enum Fate {
 }
 
 impl<'r, B: Backend> Sealing<'r, B> {
-    fn new(core: &'r StreamCore<B>, recorder: &'r Recorder<B>, options: &'r CaptureOptions<B>) -> Self {
+    fn new(core: &'r StreamCore<B>, recorder: &'r mut Recorder<B>, options: &'r CaptureOptions<B>) -> Self {
         let fate = |touched: &crate::capture::recorder::Touched<B>| match touched.born {
             false => Fate::Outside,
             // The recorder holds one reference; any other is the user's. What has no bytes lies in no arena.
@@ -92,7 +93,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
         Sealing { core, recorder, options, fates }
     }
 
-    fn seal(&self) -> Result<Graph<B>> {
+    fn seal(mut self) -> Result<Graph<B>> {
         let kept = self.kept();
         let (dag, reach) = self.edges(&kept);
         let (plan, temporaries) = self.plan(&kept, &dag, &reach);
@@ -101,9 +102,9 @@ impl<'r, B: Backend> Sealing<'r, B> {
         let mut survivors = Survivors { device: &self.core.device, reserved: Vec::new() };
         let contents = self.place(arena.as_ref(), &offsets, &mut survivors)?;
         let (members, uses) = self.members(arena.as_ref(), &offsets);
-        let list = self.list(&kept, &uses);
         let commands =
             kept.iter().map(|n| self.command(&self.recorder.nodes[*n as usize], &contents)).collect();
+        let list = self.list(&kept, &uses);
         let device = &self.core.device;
         let exec = device
             .backend
@@ -136,14 +137,14 @@ impl<'r, B: Backend> Sealing<'r, B> {
         }))
     }
 
-    fn footprint(&self, node: &Node<B>) -> Footprint<'r> {
+    fn footprint(&self, node: &Node<B>) -> Footprint<'_> {
         let uses = &self.recorder.uses[node.uses.clone()];
         Footprint { uses, barrier: node.kind == Kind::Barrier }
     }
 
     /// The nodes that stay: all but zeroings that nobody could tell from none.
     fn kept(&self) -> Vec<u32> {
-        let recorder = self.recorder;
+        let recorder = &*self.recorder;
         let nodes = &recorder.nodes;
         let zeroes = |n: u32| {
             let node = nodes.get(n as usize).filter(|node| node.kind == Kind::Zeroing)?;
@@ -301,16 +302,19 @@ impl<'r, B: Backend> Sealing<'r, B> {
         (members, uses)
     }
 
-    /// The kept nodes, as a list of their own.
-    fn list(&self, kept: &[u32], uses: &[Use]) -> NodeList<B> {
-        let mut list = NodeList::default();
-        for n in kept {
-            let node = &self.recorder.nodes[*n as usize];
+    /// The kept nodes, taken from the recorder, as a list of their own.
+    fn list(&mut self, kept: &[u32], uses: &[Use]) -> NodeList<B> {
+        let mut list = NodeList { nodes: Vec::with_capacity(kept.len()), ..NodeList::default() };
+        let mut kept = kept.iter().peekable();
+        for (n, node) in (0u32..).zip(self.recorder.nodes.drain(..)) {
+            if kept.next_if(|kept| **kept == n).is_none() {
+                continue;
+            }
             let (first_use, first_scalar) = (list.uses.len(), list.scalars.len());
             list.uses.extend_from_slice(&uses[node.uses.clone()]);
             list.scalars.extend_from_slice(&self.recorder.scalars[node.scalars.clone()]);
             list.nodes.push(Node {
-                job: node.job.clone(),
+                job: node.job,
                 uses: first_use..list.uses.len(),
                 scalars: first_scalar..list.scalars.len(),
                 // Embedded into a graph that follows the data, the nodes must still follow each other.
@@ -328,7 +332,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
             end: used.end as usize,
             access: used.access,
         });
-        let scalars = self.recorder.scalars[node.scalars.clone()].to_vec();
+        let scalars = Scalars::from_slice(&self.recorder.scalars[node.scalars.clone()]);
         Command { job: node.job.clone(), args: ArgBlock { regions: regions.collect(), scalars } }
     }
 

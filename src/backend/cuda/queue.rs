@@ -4,7 +4,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     published: Mutex<u64>,
     /// A copy of `published`, to be read without its lock.
     announced: AtomicU64,
+    /// After how many of the next operations the counter is written.
+    precise: AtomicU32,
     pub(crate) landings: Landings,
 }
 
@@ -59,7 +61,11 @@ struct Counter {
 struct Page([AtomicU64; 512]);
 
 /// After so many operations the stream writes the counter, also if nobody waits.
-const INTERVAL: u64 = 32;
+const INTERVAL: u64 = 64;
+
+/// After a wait that had to wait for more than it asked for, the stream writes the counter after each of so many operations:
+/// who waits for one replay while the next is under way will do so again.
+const PRECISE: u32 = 256;
 
 impl CudaQueue {
     pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Cuda>>) -> Result<Self, Fault> {
@@ -84,6 +90,7 @@ impl Shared {
             submitted: AtomicU64::new(0),
             published: Mutex::new(0),
             announced: AtomicU64::new(0),
+            precise: AtomicU32::new(0),
             landings: Landings::default(),
         })
     }
@@ -107,8 +114,12 @@ impl Shared {
     pub(crate) fn submit(&self, machine: &Machine, seq: u64) {
         // SeqCst: see `submitted`, and the watch, which must not miss both this and the notice below.
         self.submitted.store(seq, Ordering::SeqCst);
-        // Relaxed: a stale number only makes the counter be written once more.
-        if seq.saturating_sub(self.announced.load(Ordering::Relaxed)) >= INTERVAL {
+        // Relaxed, both: a stale number only makes the counter be written once more, or once less.
+        let precise = self.precise.load(Ordering::Relaxed);
+        if precise > 0 {
+            self.precise.store(precise - 1, Ordering::Relaxed);
+            self.try_publish(machine);
+        } else if seq.saturating_sub(self.announced.load(Ordering::Relaxed)) >= INTERVAL {
             self.try_publish(machine);
         }
         machine.watch.notice();
@@ -165,6 +176,9 @@ impl Shared {
     /// Blocks as [`block`](Shared::block) does, but lands nothing.
     pub(crate) fn wait(&self, machine: &Machine, seq: u64, deadline: Option<Instant>) -> Result<bool, Fault> {
         let _relaxed = machine.context.relaxed()?;
+        if self.announced.load(Ordering::Relaxed) < seq && seq < self.submitted() {
+            self.precise.store(PRECISE, Ordering::Relaxed);
+        }
         self.publish()?;
         let started = Instant::now();
         let mut asked = started;

@@ -54,7 +54,7 @@ fn work_on_bytes_outside_of_their_memory_poisons_the_device() {
     let contents = x.as_slice().parts().0.state.lock().resolve("test").unwrap().cloned();
     let end = contents.as_ref().unwrap().page.bytes + 1;
     let outside = Region { contents, start: 0, end, access: crate::access::Access::Write };
-    let args = ArgBlock { regions: vec![outside], scalars: vec![0] };
+    let args = ArgBlock { regions: vec![outside], scalars: vec![0].into() };
     let mut command = Command { job: Job(crate::backend::command::Work::Fill), args };
     let (core, seq) = (&device.core, device.core.lane(0).seq + 1);
     core.backend.submit(&core.slot(0).queue, seq, &stream.core().by, &mut command).unwrap();
