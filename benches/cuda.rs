@@ -8,8 +8,10 @@
 //!
 //! **How it can mislead.** Both sides wait differently: ours looks at a number in host memory, the driver's side calls
 //! `cuStreamSynchronize`, which by default looks just as eagerly, and tidies up for the next call, which ours then does at
-//! the next call. So enqueueing is measured in bursts, of which no call comes right after a wait; but a call into a full
-//! queue waits for the device, so that the bursts are of a size that fits. What recording costs without instantiation is a
+//! the next call; and whose thread gives the processor away while it waits is slower right after. So enqueueing is measured
+//! in bursts, before which both sides have waited alike; but a call into a full queue waits for the device, so that the
+//! bursts are of a size that fits. Both sides work on the same memory: a short kernel is up to a sixth slower on memory that
+//! is further away from it. What recording costs without instantiation is a
 //! difference: of recording, and of instantiating a graph of the same nodes and edges, in the same rounds. Where there is
 //! no device, nothing is measured and that is printed.
 
@@ -45,12 +47,11 @@ const PTX: &str = ".version 7.0
 }
 \0";
 
-/// The driver's side: its stream, kernel and memory. Lives as long as the process.
-#[derive(Clone, Copy)]
+/// The driver's side: its stream and kernel, which live as long as the process, and the memory of ours.
 struct Raw {
     stream: sys::CUstream,
     function: sys::CUfunction,
-    x: sys::CUdeviceptr,
+    chains: Vec<sys::CUdeviceptr>,
     n: u64,
 }
 
@@ -59,10 +60,12 @@ fn ok(code: sys::CUresult) {
 }
 
 impl Raw {
-    /// On the device's primary context, which `Device` has made.
-    fn new(n: u64) -> Self {
+    /// On the device's primary context, which `Device` has made, and on the very memory of `ours`: how far it is from where
+    /// the kernel runs makes a difference of a sixth.
+    fn new(ours: &Ours) -> Self {
+        let chains = ours.chains.iter().map(|chain| chain.raw().unwrap().address()).collect();
         let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let (mut module, mut function, mut x) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: a place for a handle, and the first device, which is there: a `Device` is open.
         ok(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, 0) });
         // SAFETY: a live context.
@@ -73,19 +76,15 @@ impl Raw {
         ok(unsafe { sys::cuModuleLoadData(&mut module, PTX.as_ptr().cast()) });
         // SAFETY: a place for a handle, a loaded module, and text with a zero byte at its end.
         ok(unsafe { sys::cuModuleGetFunction(&mut function, module, c"inc".as_ptr()) });
-        // SAFETY: a place for an address.
-        ok(unsafe { sys::cuMemAlloc_v2(&mut x, 8 * n as usize * 4) });
-        // SAFETY: as many bytes as were allocated.
-        ok(unsafe { sys::cuMemsetD8_v2(x, 0, 8 * n as usize * 4) });
-        Raw { stream, function, x, n }
+        Raw { stream, function, chains, n: ours.len as u64 }
     }
 
     /// Adds one to the numbers of a chain.
     fn launch(&self, chain: u64) {
-        let (mut x, mut n) = (self.x + chain * self.n * 4, self.n);
+        let (mut x, mut n) = (self.chains[chain as usize], self.n);
         let mut params = [std::ptr::from_mut(&mut x).cast::<c_void>(), std::ptr::from_mut(&mut n).cast()];
         let (blocks, none) = (self.n.div_ceil(256) as u32, std::ptr::null_mut());
-        // SAFETY: the kernel's two parameters, of which it writes `n` floats at `x`, in memory that is never freed.
+        // SAFETY: the kernel's two parameters, of which it writes `n` floats at `x`, in memory that outlives this.
         ok(unsafe {
             sys::cuLaunchKernel(
                 self.function,
@@ -125,7 +124,7 @@ impl Raw {
         let (mut graph, mut last) = (std::ptr::null_mut(), Vec::new());
         // SAFETY: a place for a handle; no other flags than 0 exist.
         ok(unsafe { sys::cuGraphCreate(&mut graph, 0) });
-        let (mut x, mut n) = (self.x, self.n);
+        let (mut x, mut n) = (self.chains[0], self.n);
         let mut params = [std::ptr::from_mut(&mut x).cast::<c_void>(), std::ptr::from_mut(&mut n).cast()];
         let node = sys::CUDA_KERNEL_NODE_PARAMS {
             func: self.function,
@@ -165,16 +164,10 @@ impl Raw {
         ok(unsafe { sys::cuGraphLaunch(exec, self.stream) });
     }
 
-    /// The first number of each chain.
-    fn numbers(&self, chains: u64) -> Vec<f32> {
-        let read = |chain| {
-            let mut number = 0f32;
-            let to = std::ptr::from_mut(&mut number).cast();
-            // SAFETY: room for four bytes, and a float of the memory.
-            ok(unsafe { sys::cuMemcpyDtoH_v2(to, self.x + chain * self.n * 4, 4) });
-            number
-        };
-        (0..chains).map(read).collect()
+    /// Until all work of the process is done, as eagerly as the driver waits.
+    fn sync_all() {
+        // SAFETY: a context is current, and nothing captures.
+        ok(unsafe { sys::cuCtxSynchronize() });
     }
 }
 
@@ -211,8 +204,12 @@ impl Ours {
         record.unwrap().0
     }
 
-    fn numbers(&mut self, chains: usize) -> Vec<f32> {
-        (0..chains).map(|n| self.stream.read(self.chains[n].slice(..1).unwrap()).unwrap()[0]).collect()
+    /// Whether the first number of each chain counts `sum` additions over all of them in turn.
+    fn counted(&mut self, sum: u64, chains: u64) {
+        for (n, chain) in self.chains.iter().take(chains as usize).enumerate() {
+            let number = self.stream.read(chain.slice(..1).unwrap()).unwrap()[0];
+            assert_eq!(u64::from(number as u32), sum / chains, "chain {n}");
+        }
     }
 }
 
@@ -298,32 +295,53 @@ fn rounds(usual: u32) -> u32 {
 
 fn eager(device: &Device<Cuda>) {
     const BURST: u64 = 500;
-    let (raw, ours) = (Raw::new(64), RefCell::new(Ours::new(device, 64)));
+    let (sum, ours) = (Cell::new(0), RefCell::new(Ours::new(device, 64)));
+    let raw = Raw::new(&ours.borrow());
+    let count = || sum.set(sum.get() + BURST);
     let launch = || (0..BURST).for_each(|_| raw.launch(0));
-    let raw_side = Side::new("cuLaunchKernel", launch, || raw.sync());
+    let raw_side = Side::new("cuLaunchKernel", launch, || {
+        raw.sync();
+        count();
+    });
     let launch = || (0..BURST).for_each(|_| ours.borrow_mut().launch(0));
-    let our_side = Side::new("launch", launch, || ours.borrow_mut().stream.sync().unwrap());
+    let our_side = Side::new("launch", launch, || {
+        ours.borrow_mut().stream.sync().unwrap();
+        count();
+    });
     compare("eager launches, 64 floats", "launch", BURST, [raw_side, our_side]);
-    assert_eq!(raw.numbers(1), ours.into_inner().numbers(1));
+    ours.into_inner().counted(sum.get(), 1);
 }
 
 /// Replays of `nodes` nodes over `chains` chains of `len` floats.
 ///
-/// Where the driver puts an executable counts as much as what is in it, so that each side has several.
+/// Where the driver puts an executable may count as well, so that each side has several.
 fn replays(device: &Device<Cuda>, nodes: u64, chains: u64, len: u64) {
-    const BURST: u64 = 16;
-    let (raw, mut ours) = (Raw::new(len), Ours::new(device, len as usize));
+    let mut ours = Ours::new(device, len as usize);
+    let (raw, sum) = (Raw::new(&ours), Cell::new(0));
     let mut least: [Option<[Least; 2]>; 2] = [None; 2];
-    for _ in 0..rounds(6) {
+    for _ in 0..rounds(4) {
         let exec = raw.instantiate(raw.capture(nodes, chains));
         let mut graph = ours.record(nodes as usize, chains as usize);
         let ours = RefCell::new(&mut ours);
         let mut replay = || drop(graph.replay(&mut ours.borrow_mut().stream).unwrap());
-        for (burst, least) in [1, BURST].into_iter().zip(&mut least) {
+        for (burst, least) in BURSTS.into_iter().zip(&mut least) {
+            // In bursts it is the enqueueing that is looked at, so that both sides wait alike.
+            let wait = || {
+                sum.set(sum.get() + burst * nodes);
+                if burst > 1 {
+                    Raw::sync_all();
+                }
+            };
             let launch = || (0..burst).for_each(|_| raw.replay(exec));
-            let raw_side = Side::new("cuGraphLaunch", launch, || raw.sync());
+            let raw_side = Side::new("cuGraphLaunch", launch, || {
+                wait();
+                raw.sync();
+            });
             let launch = || (0..burst).for_each(|_| replay());
-            let our_side = Side::new("replay", launch, || ours.borrow_mut().stream.sync().unwrap());
+            let our_side = Side::new("replay", launch, || {
+                wait();
+                ours.borrow_mut().stream.sync().unwrap();
+            });
             let [raw_now, ours_now] = measure(rounds(10), burst, [raw_side, our_side]);
             let [raw, ours] = least.unwrap_or([raw_now, ours_now]);
             *least = Some([raw.and(raw_now), ours.and(ours_now)]);
@@ -335,11 +353,15 @@ fn replays(device: &Device<Cuda>, nodes: u64, chains: u64, len: u64) {
         let title = format!("replays of {nodes} nodes, {chains} chains, {len} floats, {what}");
         least.into_iter().for_each(|least| report(&title, "replay", least));
     }
-    assert_eq!(raw.numbers(chains), ours.numbers(chains as usize));
+    ours.counted(sum.get(), chains);
 }
 
+/// How many replays come before each wait.
+const BURSTS: [u64; 2] = [1, 16];
+
 fn records(device: &Device<Cuda>, nodes: u64) {
-    let (raw, ours) = (Raw::new(64), RefCell::new(Ours::new(device, 64)));
+    let ours = RefCell::new(Ours::new(device, 64));
+    let raw = Raw::new(&ours.borrow());
     let (raw_graph, exec, graph) =
         (Cell::new(std::ptr::null_mut()), Cell::new(std::ptr::null_mut()), Cell::new(None));
     // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
