@@ -155,16 +155,16 @@ type Params = (*mut *mut c_void, *mut *mut c_void);
 fn launch(
     call: Call,
     stream: sys::CUstream,
-    function: Function,
+    Function { raw, shared }: Function,
     [x, y, z]: [u32; 3],
     [bx, by, bz]: [u32; 3],
     (places, extra): Params,
 ) -> Result<(), Fault> {
     // SAFETY: the function is one of a module that lives until the launch has passed. There is a place for each of its
     // parameters, or a block of them, laid out as the driver said they are, which it copies before it returns. What the
-    // kernel does with them is what whoever loaded it answers for; that nothing else uses the memory at the same time is
+    // kernel does with them, and with the shared memory, is what whoever loaded it answers for; that nothing else uses the memory at the same time is
     // the core's order.
-    check(call, unsafe { sys::cuLaunchKernel(function.0, x, y, z, bx, by, bz, 0, stream, places, extra) })
+    check(call, unsafe { sys::cuLaunchKernel(raw, x, y, z, bx, by, bz, shared, stream, places, extra) })
 }
 
 /// Says where a block of parameters is, in the driver's way.

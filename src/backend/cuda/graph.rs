@@ -285,14 +285,14 @@ impl<'m> Builder<'m> {
         let mut size = params.len();
         let mut extra = extra(params, &mut size);
         let node = sys::CUDA_KERNEL_NODE_PARAMS {
-            func: function.0,
+            func: function.raw,
             gridDimX: x,
             gridDimY: y,
             gridDimZ: z,
             blockDimX: bx,
             blockDimY: by,
             blockDimZ: bz,
-            sharedMemBytes: 0,
+            sharedMemBytes: function.shared,
             kernelParams: std::ptr::null_mut(),
             extra: extra.as_mut_ptr(),
             kern: std::ptr::null_mut(),
