@@ -107,8 +107,8 @@ impl<S: Signature> Program<S, Unchecked> {
 impl<S: Signature, L> Program<S, L> {
     /// Threads of one block in x, y and z. A device's limits are checked at each launch.
     ///
-    /// To be called before [`ptx`](Program::ptx) and [`cuda`](Program::cuda), whose promise is one for these blocks: a later
-    /// change is refused by `load` there.
+    /// To be called before `.ptx(..)` and `.cuda(..)`, whose promise is one for these blocks: a later change is refused by
+    /// `load` there.
     pub fn block(mut self, x: u32, y: u32, z: u32) -> Self {
         self.sources.block = [x, y, z];
         self
