@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 use parking_lot::Mutex;
 
 use crate::backend::command::{Callback, Work};

@@ -5,7 +5,7 @@
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
+use crate::backend::cuda::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check, fault};
@@ -107,7 +107,7 @@ impl Module {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a place for a handle, the module is loaded, and the name is text with a zero byte at its end.
         match unsafe { sys::cuModuleGetFunction(&mut raw, self.0, name.as_ptr()) } {
-            sys::CUresult::CUDA_ERROR_NOT_FOUND => {
+            code if code == sys::CUresult::CUDA_ERROR_NOT_FOUND => {
                 return Err(refuse(format!("the source has no function `{entry}`; is it `extern \"C\"`?")));
             }
             code => check(Call::Load, code)?,
@@ -220,7 +220,7 @@ impl CudaCode {
         let (mut offset, mut bytes) = (0, 0);
         // SAFETY: both are places for sizes, and the function is one of a loaded module.
         match unsafe { sys::cuFuncGetParamInfo(self.function.raw, index, &mut offset, &mut bytes) } {
-            sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(None),
+            code if code == sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(None),
             code => check(Call::Load, code).map(|()| Some((offset, bytes))),
         }
     }

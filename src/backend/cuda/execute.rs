@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 
 use crate::backend::command::Work;
 use crate::backend::cuda::code::{Function, MOST_PARAMS};

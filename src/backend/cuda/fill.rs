@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 
 use crate::backend::Fault;
 use crate::backend::cuda::code::{self, Function, Module};

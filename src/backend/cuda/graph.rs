@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 use smallvec::{SmallVec, smallvec};
 use static_assertions::assert_impl_all;
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::check;

@@ -23,6 +23,7 @@ pub(crate) mod pinned;
 pub(crate) mod queue;
 pub(crate) mod retire;
 pub(crate) mod source;
+pub(crate) mod sys;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod text;
 pub(crate) mod watch;

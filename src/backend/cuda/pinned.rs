@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 
 use crate::backend::cuda::Machine;
 use crate::backend::cuda::context::{Context, check};

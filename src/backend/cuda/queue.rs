@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
@@ -202,7 +202,7 @@ impl Shared {
     pub(crate) fn query(&self) -> Result<bool, Fault> {
         // SAFETY: the stream lives as long as `self`.
         match unsafe { sys::cuStreamQuery(self.stream) } {
-            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code if code == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             code => check(Call::Execute, code).map(|()| true),
         }
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudarc::driver::sys;
+use crate::backend::cuda::sys;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
