@@ -285,14 +285,14 @@ impl Drop for CudaCode {
 /// The module of CUDA C++: from the cache, if that has it, else compiled and kept there.
 #[cfg(feature = "nvrtc")]
 fn compiled(machine: &Machine, text: &SourceText, name: &str) -> Result<Module, Fault> {
-    let unit = Unit::new(text, name, machine.context.architecture()?, nvrtc::version()?);
+    let unit = Unit::new(text, machine.context.architecture()?, nvrtc::version()?);
     let entry = machine.cache.as_ref().and_then(|cache| Some((cache, unit.key()?)));
     let kept = entry.as_ref().and_then(|(cache, key)| cache.find(key));
     // An entry that is no code is as bad as a damaged one.
     if let Some(module) = kept.and_then(|image| Module::load(&terminated(image)).ok()) {
         return Ok(module);
     }
-    let image = nvrtc::compile(&unit)?;
+    let image = nvrtc::compile(&unit, name)?;
     if let Some((cache, key)) = entry {
         cache.keep(&key, &image);
     }

@@ -33,16 +33,16 @@ pub(crate) fn version() -> Result<(i32, i32), Fault> {
     Ok((major, minor))
 }
 
-/// The cubin of `unit`, whose compiler is there. Called with no lock held: a compilation takes as long as it takes.
-pub(crate) fn compile(unit: &Unit<'_>) -> Result<Vec<u8>, Fault> {
-    let name = unit.name;
-    let zero = |_| refuse(format!("`{name}`: a source, a name or an option with a zero byte in it"));
+/// The cubin of `unit`, whose compiler is there, for the program `name`. Called with no lock held: a compilation takes as long
+/// as it takes.
+pub(crate) fn compile(unit: &Unit<'_>, name: &str) -> Result<Vec<u8>, Fault> {
+    let zero = |_| refuse(format!("`{name}`: a source or an option with a zero byte in it"));
     let options: Result<Vec<CString>, _> =
         unit.options.iter().map(|option| CString::new(option.as_str()).map_err(zero)).collect();
     let options = options?;
     let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
     let count = c_int::try_from(options.len()).map_err(|error| refuse(error.to_string()))?;
-    let text = Text::new(&CString::new(unit.text).map_err(zero)?, &CString::new(name).map_err(zero)?)?;
+    let text = Text::new(&CString::new(unit.text).map_err(zero)?)?;
     // SAFETY: the program is live, and there are `count` options, each with a zero byte at its end.
     let compiled = unsafe { nvrtcCompileProgram(text.0, count, options.as_ptr()) };
     if let Err(fault) = compiled.check() {
@@ -52,11 +52,11 @@ pub(crate) fn compile(unit: &Unit<'_>) -> Result<Vec<u8>, Fault> {
 }
 
 impl Text {
-    fn new(text: &CStr, name: &CStr) -> Result<Self, Fault> {
+    fn new(text: &CStr) -> Result<Self, Fault> {
         let (mut raw, none) = (std::ptr::null_mut(), std::ptr::null());
-        // SAFETY: `raw` is a place for a handle, and both texts, which are copied, have a zero byte at their end. There are no
-        // headers.
-        unsafe { nvrtcCreateProgram(&mut raw, text.as_ptr(), name.as_ptr(), 0, none, none) }.check()?;
+        // SAFETY: `raw` is a place for a handle, and the text, which is copied, has a zero byte at its end. There are no headers,
+        // and where the text is from is not said.
+        unsafe { nvrtcCreateProgram(&mut raw, text.as_ptr(), std::ptr::null(), 0, none, none) }.check()?;
         Ok(Text(raw))
     }
 

@@ -58,9 +58,9 @@ impl From<String> for SourceText {
     }
 }
 
-/// One compilation: all that its outcome depends on, but for files that the text may include.
+/// One compilation: all that its outcome depends on, but for files that the text may include. The program's name is no part
+/// of it, so that several functions of one text are compiled once.
 pub(crate) struct Unit<'a> {
-    pub(crate) name: &'a str,
     pub(crate) text: &'a str,
     /// The device's architecture first.
     pub(crate) options: Vec<String>,
@@ -70,15 +70,10 @@ pub(crate) struct Unit<'a> {
 
 impl<'a> Unit<'a> {
     /// `source` for compute capability `architecture` (`90` is 9.0).
-    pub(crate) fn new(
-        source: &'a SourceText,
-        name: &'a str,
-        architecture: u64,
-        compiler: (i32, i32),
-    ) -> Self {
+    pub(crate) fn new(source: &'a SourceText, architecture: u64, compiler: (i32, i32)) -> Self {
         let mut options = vec![format!("--gpu-architecture=sm_{architecture}")];
         options.extend_from_slice(&source.options);
-        Unit { name, text: &source.text, options, compiler }
+        Unit { text: &source.text, options, compiler }
     }
 
     /// What tells this compilation from every other one; `None` if files may have a part in it, which can change.
@@ -94,7 +89,6 @@ impl<'a> Unit<'a> {
         let compiler = format!("{}.{}", self.compiler.0, self.compiler.1);
         let mut key = Key::default();
         key.add(&compiler);
-        key.add(self.name);
         key.add(self.text);
         self.options.iter().for_each(|option| key.add(option));
         Some(key)
@@ -112,8 +106,8 @@ fn joined(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn key(source: &SourceText, name: &str, architecture: u64, compiler: (i32, i32)) -> Option<Key> {
-        Unit::new(source, name, architecture, compiler).key()
+    fn key(source: &SourceText, architecture: u64, compiler: (i32, i32)) -> Option<Key> {
+        Unit::new(source, architecture, compiler).key()
     }
 
     /// Code for another machine, or with another meaning, would be launched in place of what was asked for.
@@ -129,15 +123,14 @@ mod tests {
             plain.clone().define("N", 1).define("M", 1),
             plain.clone().define("M", 1).define("N", 1),
         ];
-        let mut keys: Vec<_> = sources.iter().map(|source| key(source, "f", 90, (12, 8)).unwrap()).collect();
-        keys.push(key(&plain, "g", 90, (12, 8)).unwrap());
-        keys.push(key(&plain, "f", 80, (12, 8)).unwrap());
-        keys.push(key(&plain, "f", 90, (12, 9)).unwrap());
+        let mut keys: Vec<_> = sources.iter().map(|source| key(source, 90, (12, 8)).unwrap()).collect();
+        keys.push(key(&plain, 80, (12, 8)).unwrap());
+        keys.push(key(&plain, 90, (12, 9)).unwrap());
         let count = keys.len();
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), count);
-        assert_eq!(key(&plain, "f", 90, (12, 8)), key(&SourceText::from("void f() {}"), "f", 90, (12, 8)));
+        assert_eq!(key(&plain, 90, (12, 8)), key(&SourceText::from("void f() {}"), 90, (12, 8)));
     }
 
     /// What a header holds is no part of the key: code of yesterday's header would be launched today.
@@ -146,10 +139,10 @@ mod tests {
         for text in
             ["#include <x.h>", "# /**/ inc\\\nlude \"x.h\"", "inc\\ \r\nlude", "#embed \"x\"", "inc??/\nlude"]
         {
-            assert_eq!(key(&SourceText::new(text), "f", 90, (12, 8)), None, "{text}");
+            assert_eq!(key(&SourceText::new(text), 90, (12, 8)), None, "{text}");
         }
         for option in ["--pre-include=x.h", "-include=x.h", "--use-pch=x", "--options-file=x"] {
-            assert_eq!(key(&SourceText::new("").option(option), "f", 90, (12, 8)), None, "{option}");
+            assert_eq!(key(&SourceText::new("").option(option), 90, (12, 8)), None, "{option}");
         }
     }
 }
