@@ -5,7 +5,6 @@
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-use crate::backend::cuda::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check, fault};
@@ -14,6 +13,7 @@ use crate::backend::cuda::memory::address;
 use crate::backend::cuda::nvrtc;
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::source::{Form, Source};
+use crate::backend::cuda::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
 #[cfg(feature = "nvrtc")]
 use crate::backend::cuda::text::{SourceText, Unit};
 use crate::backend::cuda::{Cuda, Machine};
@@ -215,7 +215,8 @@ impl CudaCode {
     /// Offset and size of a parameter of the function, if it has so many.
     ///
     /// Every driver that a device is opened on tells them (the call came with 12.4); where one does not, the function is
-    /// refused, since a launch would read as many bytes as it likes.
+    /// refused, since a launch would read as many bytes as it likes. The one behind the last is asked for too, so that a tool
+    /// that lists refused calls shows one for each function.
     fn param(&self, index: usize) -> Result<Option<(usize, usize)>, Fault> {
         let (mut offset, mut bytes) = (0, 0);
         // SAFETY: both are places for sizes, and the function is one of a loaded module.

@@ -4,9 +4,9 @@
 
 use std::ffi::c_int;
 
-use crate::backend::cuda::sys::{self, CUresult, Code};
 use static_assertions::assert_impl_all;
 
+use crate::backend::cuda::sys::{self, CUresult, Code};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault, Limits};
 

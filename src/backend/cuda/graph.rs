@@ -6,7 +6,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::backend::cuda::sys;
 use smallvec::{SmallVec, smallvec};
 use static_assertions::assert_impl_all;
 
@@ -21,6 +20,7 @@ use crate::backend::cuda::memory::address;
 use crate::backend::cuda::pinned::CudaPinned;
 use crate::backend::cuda::queue::{CudaQueue, Shared};
 use crate::backend::cuda::retire::Retired;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Command, Fault, Fleeting, HostBytes, Region, Submitter, outcome};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::backend::cuda::sys;
 use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::event::{Event, Purpose};
 use crate::backend::cuda::landing::Landings;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::{Call, Fault, Spares};
 
