@@ -16,7 +16,8 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fresh::{self, Fresh};
 use crate::graph::Graph;
-use crate::kernel::args::lengths;
+use crate::kernel::args::{elements, lengths};
+use crate::kernel::check::Facts;
 use crate::kernel::signature::Role;
 use crate::kernel::{Args, Element, Grid, Kernel, Signature};
 use crate::layout::Layout;
@@ -91,6 +92,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     ///
     /// # Errors
     /// [`Error::WrongDevice`], [`Error::Limit`] with the limit and both numbers, [`Error::Unchunkable`],
+    /// [`Error::CheckFailed`] and [`Error::CheckPanicked`] from a [check](crate::Program::check) of the kernel's,
     /// [`Error::TableTooBig`], what a buffer that has no memory says, [`Error::OutOfMemory`] for a table, and what the
     /// driver says. The outputs are tainted.
     fn launch<S: Signature, A: Args<S, B>>(
@@ -122,6 +124,11 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         let extent = extent.unwrap_or_else(crate::kernel::Extent::nothing);
         if problem.is_none() && B::runs_in_chunks(&loaded.code) {
             problem = chunkable::<S, B>(&loaded.name, &route.core.uses, extent.outer()).err();
+        }
+        if problem.is_none() && !kernel.checks.is_empty() {
+            let of = &*route.core;
+            let length = |param| elements(params, param, &of.uses, &of.tables);
+            problem = kernel.checks.run(&loaded.name, extent, Facts::new(&length, &of.scalars)).err();
         }
         let kernel = loaded.clone();
         route.perform("launch", Job(What::Launch { kernel, extent }), Kind::Plain, problem).map(drop)

@@ -115,6 +115,22 @@ pub enum Error {
         /// The last extent of the grid.
         outer: usize,
     },
+    /// A launch check of the kernel's refused the launch.
+    #[error("{kernel}: its check refused this launch: {message}")]
+    CheckFailed {
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// What the check said.
+        message: Arc<str>,
+    },
+    /// A launch check panicked, so that the launch was not made.
+    #[error("{kernel}: the check of this launch panicked: {message}")]
+    CheckPanicked {
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// The panic's message.
+        message: Arc<str>,
+    },
     /// A table given for a `Uniform` is larger than any device binds at once.
     #[error(
         "{kernel}: a table of {requested} bytes is larger than the {limit} of a `Uniform`; write it to a buffer and pass that as an `In`"
@@ -379,6 +395,7 @@ impl Error {
             | Error::CastSize { .. }
             | Error::CastAlignment { .. }
             | Error::Unchunkable { .. }
+            | Error::CheckFailed { .. }
             | Error::StillRecording { .. }
             | Error::WrongPhase { .. }
             | Error::NotOpen { .. }
@@ -395,9 +412,10 @@ impl Error {
             | Error::ReadBeforeWrite
             | Error::NeverSealed { .. }
             | Error::Abandoned { .. } => ErrorKind::Tainted,
-            Error::KernelPanicked { .. } | Error::CallbackPanicked { .. } | Error::Driver { .. } => {
-                ErrorKind::Failed
-            }
+            Error::KernelPanicked { .. }
+            | Error::CallbackPanicked { .. }
+            | Error::CheckPanicked { .. }
+            | Error::Driver { .. } => ErrorKind::Failed,
             Error::Doomed { cause, .. } => cause.kind(),
             Error::Evicted { .. } => ErrorKind::Evicted,
             Error::DeviceLost { .. } => ErrorKind::Lost,

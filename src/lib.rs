@@ -114,6 +114,7 @@ pub use any_stream::AnyStream;
 #[cfg(feature = "cuda")]
 pub use backend::cuda::Cuda;
 pub use backend::host::Host;
+pub use backend::launch_unchecked::LaunchUnchecked;
 pub use backend::{Backend, Call, Fault};
 pub use buffer::{Buffer, Slice, SliceMut, Source, Target};
 pub use capture::eviction::Eviction;
@@ -126,8 +127,8 @@ pub use graph::Graph;
 pub use graph::inspect::NodeInfo;
 pub use graph::ticket::Ticket;
 pub use kernel::{
-    Arg, Args, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program,
-    Signature, Uniform,
+    Arg, Args, Checked, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program,
+    Signature, Unchecked, UncheckedKernel, Uniform,
 };
 pub use layout::Layout;
 pub use memory::compaction::Compaction;
@@ -161,6 +162,8 @@ pub mod host {
 #[cfg(feature = "cuda")]
 pub mod cuda {
     pub use crate::backend::cuda::{Cuda, CudaOptions};
+    #[cfg(feature = "nvrtc")]
+    pub use crate::backend::cuda::{KernelCache, SourceText};
     /// A stream of the CUDA backend.
     pub type Stream<P = crate::NoCapture> = crate::Stream<P, Cuda>;
 }

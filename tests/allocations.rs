@@ -117,8 +117,9 @@ fn fill_the_queue(device: &Device, stream: &mut Stream) {
 }
 
 fn add(device: &Device) -> Add {
-    let add = Program::new("add").host(|(x, by): (&mut [u64], u64), _| x.iter_mut().for_each(|x| *x += by));
-    add.load(device).unwrap()
+    let add = Program::<(InOut<u64>, u64)>::new("add")
+        .check(|_, (len, _)| if len > 0 { Ok(()) } else { Err("nothing to add to") });
+    add.host(|(x, by), _| x.iter_mut().for_each(|x| *x += by)).load(device).unwrap()
 }
 
 /// Buffers that come and go in the same sizes, used and unused, on one slot and in one loop.

@@ -6,8 +6,13 @@
 mod graphs;
 #[path = "cuda/guest.rs"]
 mod guest;
+#[cfg(unix)]
+#[path = "cuda/kernel_cache.rs"]
+mod kernel_cache;
 #[path = "cuda/kernels.rs"]
 mod kernels;
+#[path = "cuda/limits.rs"]
+mod limits;
 #[path = "cuda/memory.rs"]
 mod memory;
 #[path = "cuda/opening.rs"]

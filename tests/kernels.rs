@@ -1,5 +1,11 @@
 //! Kernels on the host: what they are given, and what a launch is checked for.
 
+#[path = "kernels/checks.rs"]
+mod checks;
+#[cfg(feature = "cuda")]
+#[path = "kernels/unchecked.rs"]
+mod unchecked;
+
 use dacapo::prelude::*;
 use dacapo::{Error, ErrorKind, GridLimit};
 

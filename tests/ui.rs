@@ -123,6 +123,8 @@ programs! {
     callback_borrows_locals
     callback_consumes_capture
     callback_not_send
+    check_arity
+    check_reads_buffer
     clone_buffer
     clone_graph
     clone_stream
@@ -173,10 +175,13 @@ programs! {
     launch_scalar_type
     launch_shared_output
     launch_shared_slice_output
+    launch_unchecked_kernel
+    launch_unchecked_safe
     leak_work_as_value
     leak_work_from_profile
     leak_work_into_thread
     leak_work_into_variable
+    load_unchecked_as_checked
     moved_by_abort
     moved_by_begin
     moved_by_cancel

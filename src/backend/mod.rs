@@ -6,6 +6,7 @@ pub(crate) mod command;
 pub(crate) mod cuda;
 pub(crate) mod fault;
 pub mod host;
+pub(crate) mod launch_unchecked;
 pub(crate) mod outcome;
 
 use std::sync::Arc;

@@ -212,7 +212,12 @@ pub(crate) fn lengths<B: Backend>(
 }
 
 /// How many elements the argument for parameter `of` has.
-fn elements<B: Backend>(params: &[ParamKind], of: usize, uses: &[UseOf<B>], tables: &Gathered) -> usize {
+pub(crate) fn elements<B: Backend>(
+    params: &[ParamKind],
+    of: usize,
+    uses: &[UseOf<B>],
+    tables: &Gathered,
+) -> usize {
     let Some(ParamKind::Buffer(param)) = params.get(of) else { return 0 };
     let buffers = params.iter().take(of).filter_map(ParamKind::buffer);
     let place = buffers.clone().count();

@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod args;
+pub(crate) mod check;
 pub(crate) mod grid;
 pub(crate) mod program;
 pub(crate) mod signature;
 pub(crate) mod tables;
+pub(crate) mod unchecked;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,18 +17,22 @@ use static_assertions::assert_impl_all;
 
 pub use args::{Arg, Args};
 pub use grid::{Dims, Extent, Grid, GridLimit};
-pub use program::Program;
+pub use program::{Checked, Program, Unchecked};
 pub use signature::{Element, In, InOut, Len, Out, Param, Signature, Uniform};
+pub use unchecked::UncheckedKernel;
 
 use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::backend::sealed::Driver;
+use crate::kernel::check::Checks;
 
 /// A program loaded for one device; made by [`Program::load`].
 ///
 /// Cheap to clone. A graph keeps the kernels that it launches alive, so that a handle may be dropped at any time.
 pub struct Kernel<S: Signature, B: Backend = Host> {
     pub(crate) loaded: Arc<Loaded<B>>,
+    /// Here and not in what graphs share: they need none, and it is the user's to drop.
+    pub(crate) checks: Checks,
     _signature: PhantomData<fn(S)>,
 }
 
@@ -40,7 +46,11 @@ pub(crate) struct Loaded<B: Driver> {
 
 impl<S: Signature, B: Backend> Kernel<S, B> {
     pub(crate) fn new(loaded: Loaded<B>) -> Self {
-        Kernel { loaded: Arc::new(loaded), _signature: PhantomData }
+        Kernel { loaded: Arc::new(loaded), checks: Checks::default(), _signature: PhantomData }
+    }
+
+    pub(crate) fn with_checks(self, checks: &Checks) -> Self {
+        Kernel { checks: checks.clone(), ..self }
     }
 
     /// The program's name.
@@ -56,7 +66,7 @@ impl<S: Signature, B: Backend> Kernel<S, B> {
 
 impl<S: Signature, B: Backend> Clone for Kernel<S, B> {
     fn clone(&self) -> Self {
-        Kernel { loaded: self.loaded.clone(), _signature: PhantomData }
+        Kernel { loaded: self.loaded.clone(), checks: self.checks.clone(), _signature: PhantomData }
     }
 }
 

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::backend::host::HostArgs;
+use crate::kernel::check::Facts;
 use crate::kernel::tables;
 
 /// A buffer that the kernel reads.
@@ -148,7 +149,7 @@ pub enum Role {
 pub(crate) mod sealed {
     use super::*;
 
-    /// How a parameter is seen by a host kernel.
+    /// How a parameter is seen by a host kernel, and what a launch check is told of its argument.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be made a parameter of a kernel",
         label = "not a kernel parameter",
@@ -156,11 +157,13 @@ pub(crate) mod sealed {
     )]
     pub trait Param: 'static {
         type View<'a>;
+        type Fact;
         const KIND: ParamKind;
         fn view<'a>(args: &mut HostArgs<'a>) -> Self::View<'a>;
+        fn fact(facts: &mut Facts<'_>) -> Self::Fact;
     }
 
-    /// How a whole signature is seen by a host kernel: one tuple.
+    /// How a whole signature is seen by a host kernel, and by a launch check: one tuple each.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be made the signature of a kernel",
         label = "not a signature",
@@ -168,57 +171,83 @@ pub(crate) mod sealed {
     )]
     pub trait Signature: 'static {
         type Views<'a>;
+        type Facts;
         const PARAMS: &'static [ParamKind];
         fn views<'a>(args: &mut HostArgs<'a>) -> Self::Views<'a>;
+        fn facts(facts: Facts<'_>) -> Self::Facts;
     }
 }
 
 impl<T: Pod> sealed::Param for In<T> {
     type View<'a> = &'a [T];
+    type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Input });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
+    }
+    fn fact(facts: &mut Facts<'_>) -> usize {
+        facts.length()
     }
 }
 
 impl<T: Pod> sealed::Param for Out<T> {
     type View<'a> = &'a mut [T];
+    type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
+    }
+    fn fact(facts: &mut Facts<'_>) -> usize {
+        facts.length()
     }
 }
 
 impl<T: Pod> sealed::Param for InOut<T> {
     type View<'a> = &'a mut [T];
+    type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
+    }
+    fn fact(facts: &mut Facts<'_>) -> usize {
+        facts.length()
     }
 }
 
 impl<T: Pod> sealed::Param for Uniform<T> {
     type View<'a> = &'a [T];
+    type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Table });
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
+    }
+    fn fact(facts: &mut Facts<'_>) -> usize {
+        facts.length()
     }
 }
 
 impl<const I: usize> sealed::Param for Len<I> {
     type View<'a> = usize;
+    type Fact = usize;
     const KIND: ParamKind = ParamKind::Len(I);
     fn view<'a>(args: &mut HostArgs<'a>) -> usize {
         args.scalar::<u64>() as usize
+    }
+    fn fact(facts: &mut Facts<'_>) -> usize {
+        facts.scalar::<u64>() as usize
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Pod> sealed::Param for T {
     type View<'a> = T;
+    type Fact = T;
     const KIND: ParamKind = ParamKind::Scalar(size_of::<T>());
     fn view<'a>(args: &mut HostArgs<'a>) -> T {
         args.scalar()
+    }
+    fn fact(facts: &mut Facts<'_>) -> T {
+        facts.scalar()
     }
 }
 
@@ -234,10 +263,15 @@ macro_rules! signatures {
     ($($param:ident)*) => {
         impl<$($param: Param),*> sealed::Signature for ($($param,)*) {
             type Views<'a> = ($($param::View<'a>,)*);
+            type Facts = ($($param::Fact,)*);
             const PARAMS: &'static [ParamKind] = &[$($param::KIND),*];
             #[allow(clippy::unused_unit, reason = "the signature without parameters")]
             fn views<'a>(_args: &mut HostArgs<'a>) -> Self::Views<'a> {
                 ($($param::view(_args),)*)
+            }
+            #[allow(clippy::unused_unit, unused_mut, reason = "the signature without parameters")]
+            fn facts(mut _facts: Facts<'_>) -> Self::Facts {
+                ($($param::fact(&mut _facts),)*)
             }
         }
         impl<$($param: Param),*> Signature for ($($param,)*) {}

@@ -22,7 +22,7 @@ const PTX: &str = ".version 7.0
 ";
 
 /// Why a program is refused.
-fn refused<S: dacapo::Signature>(program: Program<S>, device: &Device<Cuda>) -> String {
+pub fn refused<S: dacapo::Signature>(program: Program<S>, device: &Device<Cuda>) -> String {
     match program.load(device) {
         Err(Error::Driver { call: Call::Load, message }) => message.to_string(),
         other => panic!("{other:?}"),
@@ -53,7 +53,9 @@ fn a_signature_that_is_not_the_functions_is_refused_with_both_numbers() {
     assert!(message.contains("parameter 1 has 8 bytes in the function and 4 in the signature"), "{message}");
     let message = refused(program::<(InOut<f32>, Len<0>)>("missing"), &device);
     assert!(message.contains("no function `missing`"), "{message}");
-    let message = refused(program::<(InOut<f32>, Len<0>)>("inc").block(32, 33, 1), &device);
+    // SAFETY: it becomes no kernel.
+    let large = unsafe { Program::<(InOut<f32>, Len<0>)>::new("negate").block(32, 33, 1).ptx(PTX, "negate") };
+    let message = refused(large, &device);
     assert!(message.contains("blocks of 1056 threads"), "{message}");
 }
 

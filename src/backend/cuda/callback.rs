@@ -8,13 +8,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys;
 use parking_lot::Mutex;
 
 use crate::backend::command::{Callback, Work};
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::late::{Admission, Late, may_fail};
 use crate::backend::cuda::queue::Shared;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::{Call, Command, Fault, Submitter};
 use crate::callback::{OnDevice, panic_message, shielded};

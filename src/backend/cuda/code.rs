@@ -5,13 +5,17 @@
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check, fault};
 use crate::backend::cuda::memory::address;
+#[cfg(feature = "nvrtc")]
+use crate::backend::cuda::nvrtc;
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::source::{Form, Source};
+use crate::backend::cuda::sys::{self, CUfunction_attribute_enum as Attribute, CUjit_option_enum as Jit};
+#[cfg(feature = "nvrtc")]
+use crate::backend::cuda::text::{SourceText, Unit};
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
 use crate::backend::{ArgBlock, Call, Fault};
@@ -30,12 +34,16 @@ pub struct CudaCode {
 
 /// A function of a loaded module, which must outlive its uses.
 #[derive(Clone, Copy)]
-pub(crate) struct Function(pub(crate) sys::CUfunction);
+pub(crate) struct Function {
+    pub(crate) raw: sys::CUfunction,
+    /// Bytes of shared memory that a launch gives each block.
+    pub(crate) shared: u32,
+}
 
 /// A loaded image.
 pub(crate) struct Module(pub(crate) sys::CUmodule);
 
-// SAFETY: the handle names an object of the driver, which any thread may use.
+// SAFETY: `raw` names an object of the driver, which any thread may use; `shared` is a number.
 unsafe impl Send for Function {}
 // SAFETY: as for `Send`; the driver's calls on it may be made by several threads at once.
 unsafe impl Sync for Function {}
@@ -99,32 +107,28 @@ impl Module {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a place for a handle, the module is loaded, and the name is text with a zero byte at its end.
         match unsafe { sys::cuModuleGetFunction(&mut raw, self.0, name.as_ptr()) } {
-            sys::CUresult::CUDA_ERROR_NOT_FOUND => {
+            code if code == sys::CUresult::CUDA_ERROR_NOT_FOUND => {
                 return Err(refuse(format!("the source has no function `{entry}`; is it `extern \"C\"`?")));
             }
             code => check(Call::Load, code)?,
         }
         // SAFETY: the function is one of a loaded module. Loaded here, it does not wait for anybody at its first launch.
         check(Call::Load, unsafe { sys::cuFuncLoad(raw) })?;
-        Ok(Function(raw))
+        Ok(Function { raw, shared: 0 })
     }
 }
 
 impl CudaCode {
     pub(crate) fn load(machine: &Arc<Machine>, source: &Source, sources: &Sources) -> Result<Self, Fault> {
+        source.keep_promise(sources)?;
         let _relaxed = machine.context.relaxed()?;
         let module = match &source.form {
             Form::Image(image) => Module::load(image)?,
             #[cfg(feature = "nvrtc")]
-            Form::Text(text) => {
-                let name = &sources.name;
-                let image =
-                    crate::backend::cuda::nvrtc::compile(text, name, machine.context.architecture()?)?;
-                Module::load(&image)?
-            }
+            Form::Text(text) => compiled(machine, text, &sources.name)?,
         };
         let mut code = CudaCode {
-            function: Function(std::ptr::null_mut()),
+            function: Function { raw: std::ptr::null_mut(), shared: 0 },
             params: Vec::new(),
             bytes: 0,
             module,
@@ -132,23 +136,51 @@ impl CudaCode {
         };
         code.function = code.module.function(&source.entry)?;
         code.check_block(sources)?;
+        code.share(sources)?;
         code.place(sources)?;
         Ok(code)
     }
 
     /// Compares the block with what this function, with its registers, can have.
     fn check_block(&self, sources: &Sources) -> Result<(), Fault> {
-        let mut most = 0;
-        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        // SAFETY: `most` is a place for a number, and the function is one of a loaded module.
-        check(Call::Load, unsafe { sys::cuFuncGetAttribute(&mut most, attribute, self.function.0) })?;
+        let most = self.attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
         let threads = sources.block.iter().fold(1u64, |product, size| product.saturating_mul((*size).into()));
-        if threads <= u64::try_from(most).unwrap_or(0) {
+        if threads <= most {
             return Ok(());
         }
         let name = &sources.name;
         let message = format!("`{name}` has blocks of {threads} threads, and its function can have {most}");
         Err(Fault::new(Call::Load, Severity::Call, message))
+    }
+
+    /// Compares the shared memory of a block with what this device allows, and makes room for what a launch adds.
+    fn share(&mut self, sources: &Sources) -> Result<(), Fault> {
+        use sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as ALLOWED;
+        let own = self.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        let allowed = self.machine.context.attribute(ALLOWED)?;
+        let (name, added) = (&sources.name, sources.shared_memory as u64);
+        let sum = own.saturating_add(added);
+        let small = i32::try_from(added).ok().filter(|_| sum <= allowed);
+        let Some(bytes) = small else {
+            let message = format!(
+                "`{name}` has {sum} bytes of shared memory in a block, {added} of them by `.shared_memory(..)`, and this device allows {allowed}"
+            );
+            return Err(Fault::new(Call::Load, Severity::Call, message));
+        };
+        let room = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if self.attribute(room)? < added {
+            // SAFETY: the function is one of a loaded module, which nobody else has.
+            check(Call::Load, unsafe { sys::cuFuncSetAttribute(self.function.raw, room, bytes) })?;
+        }
+        self.function.shared = bytes.unsigned_abs();
+        Ok(())
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<u64, Fault> {
+        let mut value = 0;
+        // SAFETY: `value` is a place for a number, and the function is one of a loaded module.
+        check(Call::Load, unsafe { sys::cuFuncGetAttribute(&mut value, attribute, self.function.raw) })?;
+        Ok(u64::try_from(value).unwrap_or(0))
     }
 
     /// Compares the function's parameters with the signature's, and notes where each one goes.
@@ -181,11 +213,15 @@ impl CudaCode {
     }
 
     /// Offset and size of a parameter of the function, if it has so many.
+    ///
+    /// Every driver that a device is opened on tells them (the call came with 12.4); where one does not, the function is
+    /// refused, since a launch would read as many bytes as it likes. The one behind the last is asked for too, so that a tool
+    /// that lists refused calls shows one for each function.
     fn param(&self, index: usize) -> Result<Option<(usize, usize)>, Fault> {
         let (mut offset, mut bytes) = (0, 0);
         // SAFETY: both are places for sizes, and the function is one of a loaded module.
-        match unsafe { sys::cuFuncGetParamInfo(self.function.0, index, &mut offset, &mut bytes) } {
-            sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(None),
+        match unsafe { sys::cuFuncGetParamInfo(self.function.raw, index, &mut offset, &mut bytes) } {
+            code if code == sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(None),
             code => check(Call::Load, code).map(|()| Some((offset, bytes))),
         }
     }
@@ -245,6 +281,30 @@ impl Drop for CudaCode {
     fn drop(&mut self) {
         self.machine.retire(Retired::Module(self.module.0));
     }
+}
+
+/// The module of CUDA C++: from the cache, if that has it, else compiled and kept there.
+#[cfg(feature = "nvrtc")]
+fn compiled(machine: &Machine, text: &SourceText, name: &str) -> Result<Module, Fault> {
+    let unit = Unit::new(text, machine.context.architecture()?, nvrtc::version()?);
+    let entry = machine.cache.as_ref().and_then(|cache| Some((cache, unit.key()?)));
+    let kept = entry.as_ref().and_then(|(cache, key)| cache.find(key));
+    // An entry that is no code is as bad as a damaged one.
+    if let Some(module) = kept.and_then(|image| Module::load(&terminated(image)).ok()) {
+        return Ok(module);
+    }
+    let image = nvrtc::compile(&unit, name)?;
+    if let Some((cache, key)) = entry {
+        cache.keep(&key, &image);
+    }
+    Module::load(&terminated(image))
+}
+
+/// The image with a zero byte behind it.
+#[cfg(feature = "nvrtc")]
+fn terminated(mut image: Vec<u8>) -> Vec<u8> {
+    image.push(0);
+    image
 }
 
 /// Unloads a module that no launch uses.

@@ -4,10 +4,9 @@
 
 use std::ffi::c_int;
 
-use cudarc::driver::result::DriverError;
-use cudarc::driver::sys::{self, CUresult};
 use static_assertions::assert_impl_all;
 
+use crate::backend::cuda::sys::{self, CUresult, Code};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault, Limits};
 
@@ -193,44 +192,48 @@ fn present() -> Result<(), Fault> {
 
 /// What the driver's answer to `call` means.
 #[inline]
-pub(crate) fn check(call: Call, code: CUresult) -> Result<(), Fault> {
+pub(crate) fn check(call: Call, code: impl Into<Code>) -> Result<(), Fault> {
+    let code = code.into();
     if code == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(fault(call, code)) }
 }
 
 #[cold]
-pub(crate) fn fault(call: Call, code: CUresult) -> Fault {
-    let error = DriverError(code);
-    let text = |text: Result<&std::ffi::CStr, DriverError>| {
-        text.map_or_else(|_| "unknown".to_owned(), |text| text.to_string_lossy().into_owned())
-    };
-    let message = format!("{} ({})", text(error.error_string()), text(error.error_name()));
-    Fault::new(call, severity(code), message)
+pub(crate) fn fault(call: Call, code: impl Into<Code>) -> Fault {
+    let code = code.into();
+    Fault::new(call, severity(code), code.text())
 }
 
-/// How far an error reaches: those that the driver documents as leaving the process's context unusable are sticky.
-fn severity(code: CUresult) -> Severity {
-    match code {
-        CUresult::CUDA_ERROR_OUT_OF_MEMORY => Severity::Memory,
-        CUresult::CUDA_ERROR_DEINITIALIZED
-        | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-        | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
-        | CUresult::CUDA_ERROR_CONTAINED
-        | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
-        | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
-        | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-        | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-        | CUresult::CUDA_ERROR_ASSERT
-        | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
-        | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
-        | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
-        | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
-        | CUresult::CUDA_ERROR_INVALID_PC
-        | CUresult::CUDA_ERROR_LAUNCH_FAILED
-        | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
-        | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
-        | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
-        | CUresult::CUDA_ERROR_UNKNOWN => Severity::Sticky,
-        _ => Severity::Call,
+/// The errors that the driver documents as leaving the process's context unusable.
+const STICKY: [CUresult; 19] = [
+    CUresult::CUDA_ERROR_DEINITIALIZED,
+    CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_CONTAINED,
+    CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE,
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    CUresult::CUDA_ERROR_INVALID_PC,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+    CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
+    CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED,
+    CUresult::CUDA_ERROR_UNKNOWN,
+];
+
+/// How far an error reaches.
+fn severity(code: Code) -> Severity {
+    if code == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        Severity::Memory
+    } else if STICKY.iter().any(|sticky| code == *sticky) {
+        Severity::Sticky
+    } else {
+        Severity::Call
     }
 }
 

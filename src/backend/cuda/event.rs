@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
-use cudarc::driver::sys::{self, CUevent_flags_enum as Flags};
 use parking_lot::Mutex;
 
 use crate::backend::cuda::context::check;
+use crate::backend::cuda::sys::{self, CUevent_flags_enum as Flags};
 use crate::backend::{Call, Fault};
 
 /// A point in a stream.

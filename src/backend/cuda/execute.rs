@@ -5,8 +5,6 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys;
-
 use crate::backend::command::Work;
 use crate::backend::cuda::code::{Function, MOST_PARAMS};
 use crate::backend::cuda::context::check;
@@ -15,6 +13,7 @@ use crate::backend::cuda::landing::{Flight, Load};
 use crate::backend::cuda::late::{self, Admission};
 use crate::backend::cuda::memory::address;
 use crate::backend::cuda::queue::{CudaQueue, Shared};
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine, callback};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Command, Fault, Region, Submitter, outcome};
@@ -155,16 +154,16 @@ type Params = (*mut *mut c_void, *mut *mut c_void);
 fn launch(
     call: Call,
     stream: sys::CUstream,
-    function: Function,
+    Function { raw, shared }: Function,
     [x, y, z]: [u32; 3],
     [bx, by, bz]: [u32; 3],
     (places, extra): Params,
 ) -> Result<(), Fault> {
     // SAFETY: the function is one of a module that lives until the launch has passed. There is a place for each of its
     // parameters, or a block of them, laid out as the driver said they are, which it copies before it returns. What the
-    // kernel does with them is what whoever loaded it answers for; that nothing else uses the memory at the same time is
-    // the core's order.
-    check(call, unsafe { sys::cuLaunchKernel(function.0, x, y, z, bx, by, bz, 0, stream, places, extra) })
+    // kernel does with them, and with the shared memory, is what whoever loaded it answers for; that nothing else uses the
+    // memory at the same time is the core's order.
+    check(call, unsafe { sys::cuLaunchKernel(raw, x, y, z, bx, by, bz, shared, stream, places, extra) })
 }
 
 /// Says where a block of parameters is, in the driver's way.

@@ -2,11 +2,10 @@
 
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
-use cudarc::driver::sys;
-
 use crate::backend::Fault;
 use crate::backend::cuda::code::{self, Function, Module};
 use crate::backend::cuda::context::Context;
+use crate::backend::cuda::sys;
 
 /// The kernels for patterns that the driver has no call for.
 pub(crate) struct Fill {

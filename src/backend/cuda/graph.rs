@@ -6,7 +6,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys;
 use smallvec::{SmallVec, smallvec};
 use static_assertions::assert_impl_all;
 
@@ -21,6 +20,7 @@ use crate::backend::cuda::memory::address;
 use crate::backend::cuda::pinned::CudaPinned;
 use crate::backend::cuda::queue::{CudaQueue, Shared};
 use crate::backend::cuda::retire::Retired;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Command, Fault, Fleeting, HostBytes, Region, Submitter, outcome};
@@ -285,14 +285,14 @@ impl<'m> Builder<'m> {
         let mut size = params.len();
         let mut extra = extra(params, &mut size);
         let node = sys::CUDA_KERNEL_NODE_PARAMS {
-            func: function.0,
+            func: function.raw,
             gridDimX: x,
             gridDimY: y,
             gridDimZ: z,
             blockDimX: bx,
             blockDimY: by,
             blockDimZ: bz,
-            sharedMemBytes: 0,
+            sharedMemBytes: function.shared,
             kernelParams: std::ptr::null_mut(),
             extra: extra.as_mut_ptr(),
             kern: std::ptr::null_mut(),

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudarc::driver::sys;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::retire::Retired;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault, Region};

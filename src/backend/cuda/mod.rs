@@ -4,6 +4,8 @@
 //! operation is submitted: what reads tainted bytes never reaches the driver. The device orders what does by its streams
 //! and events. Nothing here waits under a lock of the core's, but where the driver itself does.
 
+#[cfg(feature = "nvrtc")]
+pub(crate) mod cache;
 pub(crate) mod callback;
 pub(crate) mod code;
 pub(crate) mod context;
@@ -21,6 +23,9 @@ pub(crate) mod pinned;
 pub(crate) mod queue;
 pub(crate) mod retire;
 pub(crate) mod source;
+pub(crate) mod sys;
+#[cfg(feature = "nvrtc")]
+pub(crate) mod text;
 pub(crate) mod watch;
 
 use std::sync::Arc;
@@ -29,7 +34,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+#[cfg(feature = "nvrtc")]
+pub use cache::KernelCache;
 pub(crate) use source::Source;
+#[cfg(feature = "nvrtc")]
+pub use text::SourceText;
 
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
@@ -69,6 +78,9 @@ pub(crate) struct Machine {
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
     pub(crate) watch: Watch,
     pub(crate) retirement: Retirement,
+    /// Where compiled kernels are kept, if anywhere.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) cache: Option<cache::Cache>,
     limits: Limits,
     in_flight: u64,
 }
@@ -78,11 +90,18 @@ pub(crate) struct Machine {
 pub struct CudaOptions {
     ordinal: usize,
     in_flight: usize,
+    #[cfg(feature = "nvrtc")]
+    kernel_cache: KernelCache,
 }
 
 impl Default for CudaOptions {
     fn default() -> Self {
-        CudaOptions { ordinal: 0, in_flight: 1024 }
+        CudaOptions {
+            ordinal: 0,
+            in_flight: 1024,
+            #[cfg(feature = "nvrtc")]
+            kernel_cache: KernelCache::default(),
+        }
     }
 }
 
@@ -101,6 +120,13 @@ impl CudaOptions {
     /// How many operations a slot has in flight before the next one waits for room. At least 64.
     pub fn in_flight(mut self, operations: usize) -> Self {
         self.in_flight = operations.max(64);
+        self
+    }
+
+    /// Where compiled CUDA C++ is kept from one run to the next. By default in the user's folder for caches.
+    #[cfg(feature = "nvrtc")]
+    pub fn kernel_cache(mut self, cache: KernelCache) -> Self {
+        self.kernel_cache = cache;
         self
     }
 }
@@ -188,6 +214,8 @@ impl Driver for Cuda {
             queues: Mutex::default(),
             watch: Watch::default(),
             retirement: Retirement::default(),
+            #[cfg(feature = "nvrtc")]
+            cache: options.kernel_cache.open(),
             limits,
             in_flight: options.in_flight as u64,
         });

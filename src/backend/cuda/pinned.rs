@@ -6,11 +6,10 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use cudarc::driver::sys;
-
 use crate::backend::cuda::Machine;
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::retire::Retired;
+use crate::backend::cuda::sys;
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault, HostBytes};
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys;
 use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::event::{Event, Purpose};
 use crate::backend::cuda::landing::Landings;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::{Call, Fault, Spares};
 
@@ -202,7 +202,7 @@ impl Shared {
     pub(crate) fn query(&self) -> Result<bool, Fault> {
         // SAFETY: the stream lives as long as `self`.
         match unsafe { sys::cuStreamQuery(self.stream) } {
-            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code if code == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             code => check(Call::Execute, code).map(|()| true),
         }
     }

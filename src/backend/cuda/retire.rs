@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudarc::driver::sys;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
 use crate::backend::cuda::queue::Shared;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Machine, exit};
 use crate::callback::{OnDevice, shielded};
 
