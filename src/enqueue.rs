@@ -242,7 +242,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             return Err(route.fail(error));
         }
         match route.window {
-            None => submit::replay(route.core, &graph.core).map(drop),
+            None => submit::replay(route.core, &graph.core, None).map(drop),
             Some(guard) => guard.record(|recorder| {
                 recorder.refuse_if_doomed("embed")?;
                 let list = &graph.core.list;
