@@ -12,6 +12,8 @@ mod kernels;
 mod memory;
 #[path = "cuda/opening.rs"]
 mod opening;
+#[path = "cuda/profile.rs"]
+mod profile;
 #[path = "cuda/streams.rs"]
 mod streams;
 #[path = "cuda/support.rs"]
