@@ -115,8 +115,8 @@ fn embed() -> Program<Embed> {
     program::<Embed>("embed").host(|(tokens, _, place, _, embedding, _, positions, _, x, n), _| {
         let position = place[0].position as usize;
         let token = tokens[position] as usize;
-        let meanings = embedding[token * n..].iter().zip(&positions[position * n..]);
-        x.iter_mut().zip(meanings).for_each(|(x, (of_token, of_position))| *x = of_token + of_position);
+        let (token, position) = (&embedding[token * n..][..n], &positions[position * n..][..n]);
+        x.iter_mut().zip(token.iter().zip(position)).for_each(|(x, (token, position))| *x = token + position);
     })
 }
 

@@ -67,7 +67,6 @@ impl Weights<Vec<f32>> {
         Weights {
             shape,
             embedding: draw.uniform(vocabulary * width, 1.0),
-            positions: draw.uniform(context * width, 0.5),
             layers: (0..shape.layers)
                 .map(|_| Layer {
                     attention_norm: draw.gain(width),
@@ -83,6 +82,8 @@ impl Weights<Vec<f32>> {
                 .collect(),
             norm: draw.gain(width),
             head: draw.matrix(width, vocabulary),
+            // Last, so that a longer context is no other model.
+            positions: draw.uniform(context * width, 0.5),
         }
     }
 

@@ -117,7 +117,7 @@ fn a_replay_that_reads_what_was_never_written_has_no_time() {
     assert!(matches!(late.wait(), Err(Error::CallbackPanicked { .. })));
     let known = graph.replay_timed(&mut stream).unwrap();
     assert!(matches!(known.wait(), Err(Error::CallbackPanicked { .. })));
-    stream.write(&mut x, &ramp(10)).unwrap();
+    stream.write(&mut x, ramp(10)).unwrap();
     assert!(graph.replay_timed(&mut stream).unwrap().wait().unwrap() > Duration::ZERO);
     assert!(stream.sync().is_err(), "and the stream's own account of it");
 }
