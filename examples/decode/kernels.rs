@@ -103,10 +103,10 @@ fn products<S: Signature>(name: &str) -> Program<S> {
 fn program<S: Signature>(name: &str) -> Program<S> {
     let program = Program::<S>::new(name);
     #[cfg(feature = "nvrtc")]
-    // SAFETY: every function of the source has the parameters of its signature here. It compares every index with the
-    // lengths that come with its buffers, whatever its grid and scalars are, and writes only what is `Out` or `InOut`; each
-    // element is written by one thread, no other thread of the launch reads it unless shuffled or behind a barrier, and
-    // there is no state besides. Its loops run over lengths.
+    // SAFETY: every function of the source has the parameters of its signature here, and blocks of the size that is declared
+    // here. It compares every index with the lengths that come with its buffers, whatever its grid and scalars are, and
+    // writes only what is `Out` or `InOut`, each element by one thread and none that another thread reads; what threads
+    // share is shuffled or lies behind a barrier that all of a block reach. Its loops run over lengths.
     let program = unsafe { program.cuda(include_str!("kernels.cu"), name) };
     program
 }

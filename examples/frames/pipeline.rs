@@ -151,9 +151,10 @@ fn program<S: Signature>(name: &str, entry: &str) -> Program<S> {
     #[cfg(not(feature = "nvrtc"))]
     let _ = entry;
     #[cfg(feature = "nvrtc")]
-    // SAFETY: every function of the source has the parameters of its signature here. It compares every index with the
-    // lengths that come with its buffers, whatever its grid and scalars are, and writes only what is `Out`; each element is
-    // written by one thread and read by none, and there is no state besides. Its loops run over lengths.
+    // SAFETY: every function of the source has the parameters of its signature here, and blocks of the size that is declared
+    // here. It compares every index with the lengths that come with its buffers, whatever its grid and scalars are, and
+    // writes only what is `Out`, each element by one thread; what the threads of a block share they count atomically or
+    // read behind a barrier that all of them reach. Its loops run over lengths.
     let program = unsafe { program.cuda(include_str!("kernels.cu"), entry) };
     program
 }
