@@ -129,6 +129,24 @@ fn a_replay_whose_clock_cannot_start_is_refused_as_a_whole() {
     assert!(all(&stream.read(&c).unwrap(), 6.0));
 }
 
+/// Places in the queue that were meant for a clock must not be left without anything that passes them.
+#[test]
+fn a_timed_replay_that_cannot_be_ordered_is_refused_and_leaves_a_usable_stream() {
+    let (device, stepper, k) = stepped(2);
+    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut c = filled(&mut a, 0.0);
+    let mut graph = increment(&mut a, &k, &mut c);
+    stepper.run_all();
+    b.launch(&k.inc, grid(), (&mut c,)).unwrap();
+    device.faults().fail_nth(Call::Wait, 1, Severity::Call);
+    assert!(is_refusal_of(&graph.replay_timed(&mut a).unwrap_err(), Call::Wait));
+    a.sync().unwrap();
+    assert!(matches!(b.read(&c), Err(Error::Tainted { .. })));
+    b.fill(&mut c, 1.0).unwrap();
+    graph.replay_timed(&mut a).unwrap().wait().unwrap();
+    assert!(all(&b.read(&c).unwrap(), 2.0));
+}
+
 #[test]
 fn a_replay_whose_clock_cannot_stop_runs_and_says_that_it_has_no_time() {
     let (mut stream, c, mut graph, replayed) = refusing_stamp(2);
