@@ -405,7 +405,8 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         submit::sync(&mut self.route("sync")?, Some(timeout))
     }
 
-    /// Runs `f` and measures how long the device took for what it enqueued.
+    /// Runs `f` and measures how long the device took for what it enqueued; one replay alone is timed by
+    /// [`Graph::replay_timed`], which waits for nothing.
     ///
     /// # Errors
     /// What `f` returns, and as for [`sync`](Enqueue::sync).
