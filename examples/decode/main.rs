@@ -24,7 +24,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use dacapo::{Backend, Device};
+use dacapo::host::HostOptions;
+use dacapo::{Backend, Device, DeviceOptions};
 
 use crate::cli::{On, Options};
 use crate::model::{Shape, Weights};
@@ -43,12 +44,17 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     match options.backend {
-        On::Host => decode(options, &Device::host()?),
+        On::Host => decode(options, &host()?),
         #[cfg(feature = "nvrtc")]
         On::Cuda => decode(options, &Device::<dacapo::Cuda>::new(0)?),
         #[cfg(not(feature = "nvrtc"))]
         On::Cuda => anyhow::bail!("this build has no CUDA; build it with `--features nvrtc`"),
     }
+}
+
+/// The host with one thread: a node takes microseconds, and so does handing it to another one.
+fn host() -> dacapo::Result<Device> {
+    Device::open(DeviceOptions::new().backend(HostOptions::new().threads(1)))
 }
 
 fn decode<B: Backend>(options: &Options, device: &Device<B>) -> Result<()> {

@@ -106,8 +106,9 @@ impl<B: Backend> Graph<B> {
 
     /// [`replay`](Graph::replay), and measures how long the device takes for it, which the ticket tells.
     ///
-    /// The device notes the time when nothing is left that the replay must wait for, and when it is done. That is two
-    /// operations more, and two small allocations; a replay that is not timed pays nothing for it.
+    /// The device notes the time when nothing is left that the replay must wait for, and when it is done. An idle device does
+    /// the first before it was handed the replay itself, which it then waits for: behind other work the time is the
+    /// replay's alone. To time is two operations more, and two small allocations; a replay that is not timed pays nothing.
     ///
     /// ```
     /// use dacapo::prelude::*;
