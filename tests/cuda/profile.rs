@@ -124,14 +124,14 @@ fn a_replay_that_reads_what_was_never_written_has_no_time() {
 
 /// Events that were not given back, or given to two, would show here.
 #[test]
-fn a_thousand_timed_replays_in_flight_each_have_a_time() {
+fn hundreds_of_timed_replays_in_flight_each_have_a_time() {
     let (device, k) = crate::device!();
     let mut streams = [device.stream().unwrap(), device.stream().unwrap()];
     let mut x = streams[0].alloc::<u32>(1).unwrap();
     let mut graph = spinning(&mut streams[0], &k, &mut x, SHORT);
     let tickets: Vec<_> =
-        (0..1000).map(|round| graph.replay_timed(&mut streams[round % 2]).unwrap()).collect();
+        (0..300).map(|round| graph.replay_timed(&mut streams[round % 2]).unwrap()).collect();
     let times: Vec<Duration> = tickets.iter().map(|ticket| ticket.wait().unwrap()).collect();
     assert!(times.iter().all(|time| *time > Duration::ZERO));
-    assert_eq!(streams[1].read(&x).unwrap(), [1001]);
+    assert_eq!(streams[1].read(&x).unwrap(), [301]);
 }
