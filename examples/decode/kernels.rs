@@ -89,30 +89,35 @@ pub fn columns(outputs: usize) -> Grid {
     Grid::blocks(outputs.div_ceil(LANES))
 }
 
+/// A program whose threads have an element each.
+fn elements<S: Signature>(name: &str) -> Program<S> {
+    with_cuda(Program::new(name), name)
+}
+
 /// A program whose blocks are one warp.
 fn warps<S: Signature>(name: &str) -> Program<S> {
-    program(name).block(LANES as u32, 1, 1)
+    with_cuda(Program::new(name).block(LANES as u32, 1, 1), name)
 }
 
 /// A program whose blocks add up products: a warp for each part.
 fn products<S: Signature>(name: &str) -> Program<S> {
-    program(name).block(LANES as u32, PARTS as u32, 1)
+    with_cuda(Program::new(name).block(LANES as u32, PARTS as u32, 1), name)
 }
 
-/// A program with its source for CUDA, in builds that have CUDA.
-fn program<S: Signature>(name: &str) -> Program<S> {
-    let program = Program::<S>::new(name);
+/// Adds the source for CUDA, in builds that have CUDA.
+#[cfg_attr(not(feature = "nvrtc"), expect(unused_variables, reason = "there is nothing to add"))]
+fn with_cuda<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
     #[cfg(feature = "nvrtc")]
-    // SAFETY: every function of the source has the parameters of its signature here, and blocks of the size that is declared
-    // here. It compares every index with the lengths that come with its buffers, whatever its grid and scalars are, and
-    // writes only what is `Out` or `InOut`, each element by one thread and none that another thread reads; what threads
-    // share is shuffled or lies behind a barrier that all of a block reach. Its loops run over lengths.
-    let program = unsafe { program.cuda(include_str!("kernels.cu"), name) };
+    // SAFETY: every function of the source has the parameters of its signature here, and is written for the blocks that its
+    // program declares. It compares every index with the lengths that come with its buffers, whatever its grid and scalars
+    // are, and writes only what is `Out` or `InOut`, each element by one thread and none that another thread reads; what
+    // threads share is shuffled or lies behind a barrier that all of a block reach. Its loops run over lengths.
+    let program = unsafe { program.cuda(include_str!("kernels.cu"), entry) };
     program
 }
 
 fn embed() -> Program<Embed> {
-    program::<Embed>("embed").host(|(tokens, _, place, _, embedding, _, positions, _, x, n), _| {
+    elements::<Embed>("embed").host(|(tokens, _, place, _, embedding, _, positions, _, x, n), _| {
         let position = place[0].position as usize;
         let token = tokens[position] as usize;
         let (token, position) = (&embedding[token * n..][..n], &positions[position * n..][..n]);
@@ -138,7 +143,7 @@ fn accumulate() -> Program<Accumulate> {
 }
 
 fn remember() -> Program<Remember> {
-    program::<Remember>("remember").host(|(key, n, value, _, place, _, keys, len, values, _), _| {
+    elements::<Remember>("remember").host(|(key, n, value, _, place, _, keys, len, values, _), _| {
         let (context, position) = (len / n, place[0].position as usize);
         // Keys lie by dimension, values by position: as threads of a GPU read them side by side.
         keys.chunks_exact_mut(context).zip(key).for_each(|(keys, key)| keys[position] = *key);
@@ -147,7 +152,7 @@ fn remember() -> Program<Remember> {
 }
 
 fn score() -> Program<Score> {
-    program::<Score>("score").host(|(query, n, keys, _, place, _, scores, len, heads), _| {
+    elements::<Score>("score").host(|(query, n, keys, _, place, _, scores, len, heads), _| {
         let (context, size) = (len / heads as usize, n / heads as usize);
         let used = place[0].used(context);
         scores.fill(0.0);
@@ -182,7 +187,7 @@ fn mix() -> Program<Mix> {
 }
 
 fn swish() -> Program<Swish> {
-    program::<Swish>("swish").host(|(gate, _, up, _), _| {
+    elements::<Swish>("swish").host(|(gate, _, up, _), _| {
         up.iter_mut().zip(gate).for_each(|(up, gate)| *up = arithmetic::swish(*gate, *up));
     })
 }

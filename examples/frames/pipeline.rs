@@ -141,20 +141,19 @@ fn blurred<B: Backend>(
     Ok(blurred)
 }
 
-/// A program whose threads have a pixel each, with its source for CUDA in builds that have CUDA.
+/// A program whose threads have a pixel each.
 fn pixels<S: Signature>(name: &str, entry: &str) -> Program<S> {
-    program(name, entry).block(32, 8, 1)
+    with_cuda(Program::new(name).block(32, 8, 1), entry)
 }
 
-fn program<S: Signature>(name: &str, entry: &str) -> Program<S> {
-    let program = Program::<S>::new(name);
-    #[cfg(not(feature = "nvrtc"))]
-    let _ = entry;
+/// Adds the source for CUDA, in builds that have CUDA.
+#[cfg_attr(not(feature = "nvrtc"), expect(unused_variables, reason = "there is nothing to add"))]
+fn with_cuda<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
     #[cfg(feature = "nvrtc")]
-    // SAFETY: every function of the source has the parameters of its signature here, and blocks of the size that is declared
-    // here. It compares every index with the lengths that come with its buffers, whatever its grid and scalars are, and
-    // writes only what is `Out`, each element by one thread; what the threads of a block share they count atomically or
-    // read behind a barrier that all of them reach. Its loops run over lengths.
+    // SAFETY: every function of the source has the parameters of its signature here, and is written for the blocks that its
+    // program declares. It compares every index with the lengths that come with its buffers, whatever its grid and scalars
+    // are, and writes only what is `Out`, each element by one thread; what the threads of a block share they count
+    // atomically or read behind a barrier that all of them reach. Its loops run over lengths.
     let program = unsafe { program.cuda(include_str!("kernels.cu"), entry) };
     program
 }
@@ -186,13 +185,15 @@ fn magnitude() -> Program<Magnitude> {
 }
 
 fn histogram() -> Program<Histogram> {
-    let program = program::<Histogram>("histogram", "histogram").block(1024, 1, 1);
-    program.host(|(magnitude, _, counts, _), _grid| kernels::histogram(magnitude, counts))
+    let program = Program::<Histogram>::new("histogram").block(1024, 1, 1);
+    with_cuda(program, "histogram")
+        .host(|(magnitude, _, counts, _), _grid| kernels::histogram(magnitude, counts))
 }
 
 fn threshold() -> Program<Threshold> {
-    let program = program::<Threshold>("threshold", "threshold").block(kernels::BINS as u32, 1, 1);
-    program.host(|(counts, _, threshold, _), _grid| threshold.fill(kernels::otsu(counts)))
+    let program = Program::<Threshold>::new("threshold").block(kernels::BINS as u32, 1, 1);
+    with_cuda(program, "threshold")
+        .host(|(counts, _, threshold, _), _grid| threshold.fill(kernels::otsu(counts)))
 }
 
 fn edges() -> Program<Edges> {
