@@ -249,7 +249,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             return Err(route.fail(error));
         }
         match route.window {
-            None => submit::replay(route.core, &graph.core).map(drop),
+            None => submit::replay(route.core, &graph.core, None).map(drop),
             Some(guard) => guard.record(|recorder| {
                 recorder.refuse_if_doomed("embed")?;
                 let list = &graph.core.list;
@@ -412,7 +412,8 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         submit::sync(&mut self.route("sync")?, Some(timeout))
     }
 
-    /// Runs `f` and measures how long the device took for what it enqueued.
+    /// Runs `f` and measures how long the device took for what it enqueued; one replay alone is timed by
+    /// [`Graph::replay_timed`], which waits for nothing.
     ///
     /// # Errors
     /// What `f` returns, and as for [`sync`](Enqueue::sync).

@@ -125,7 +125,7 @@ pub use enqueue::Enqueue;
 pub use error::{Abandonment, Error, ErrorKind, Result};
 pub use graph::Graph;
 pub use graph::inspect::NodeInfo;
-pub use graph::ticket::Ticket;
+pub use graph::ticket::{Ticket, TimedTicket};
 pub use kernel::{
     Arg, Args, Checked, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program,
     Signature, Unchecked, UncheckedKernel, Uniform,

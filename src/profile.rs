@@ -38,14 +38,14 @@ pub(crate) fn measure<B: Backend, S: Routed<B> + ?Sized, T>(
     let enqueued = started.elapsed();
     let mark = stamps.stop(&mut stream.route("profile")?)?;
     submit::wait(stream.core(), "profile", mark, None)?;
-    Ok((value, stamps.profile(enqueued)?))
+    Ok((value, Profile { device: stamps.elapsed("profile")?, enqueue: enqueued }))
 }
 
-/// The two moments that the queue notes.
-#[derive(Default)]
-struct Stamps {
-    start: Arc<Stamp>,
-    stop: Arc<Stamp>,
+/// The two moments that a queue notes, around what is to be timed.
+#[derive(Clone, Default)]
+pub(crate) struct Stamps {
+    pub(crate) start: Arc<Stamp>,
+    pub(crate) stop: Arc<Stamp>,
 }
 
 impl Stamps {
@@ -62,16 +62,16 @@ impl Stamps {
     ///
     /// # Errors
     /// What kept the queue from noting one of them: a time that was not measured is no time.
-    fn profile(&self, enqueue: Duration) -> Result<Profile> {
-        let (start, stop) = (noted(&self.start)?, noted(&self.stop)?);
-        Ok(Profile { device: stop.saturating_duration_since(start), enqueue })
+    pub(crate) fn elapsed(&self, operation: &'static str) -> Result<Duration> {
+        let (start, stop) = (noted(&self.start, operation)?, noted(&self.stop, operation)?);
+        Ok(stop.saturating_duration_since(start))
     }
 }
 
-fn noted(at: &Stamp) -> Result<Instant> {
+fn noted(at: &Stamp, operation: &'static str) -> Result<Instant> {
     // Nothing at all is only found when the queue was given up, which `DeviceLost` has reported before.
-    let gone = Error::Unsupported { operation: "profile", reason: "the device gave up its queue" };
-    at.lock().take().unwrap_or(Err(gone))
+    let gone = Error::Unsupported { operation, reason: "the device gave up its queue" };
+    at.lock().clone().unwrap_or(Err(gone))
 }
 
 fn stamp<B: Backend>(route: &mut Route<'_, B>, at: &Arc<Stamp>) -> Result<Option<Mark>> {

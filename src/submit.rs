@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use crate::backend::command::{Stamp, Work};
 use crate::backend::{ArgBlock, Backend, Command, Job, Region, Submitter, Waiter};
 use crate::capture::recorder::Kind;
 use crate::capture::window::WindowGuard;
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernel::args::{Gather, UseOf};
 use crate::memory::drops::{self, Kept};
 use crate::order::{self, Mark, Marks};
+use crate::profile::Stamps;
 use crate::stream::StreamCore;
 use crate::upload;
 
@@ -298,10 +300,12 @@ pub(crate) fn root_of(error: &Error) -> Arc<Error> {
     }
 }
 
-/// Enqueues a replay on `slot` as one step: the graph, its links, and nothing for its members.
+/// Enqueues a replay on `slot` as one step: the graph, its links, and nothing for its members. With `stamps`, the queue
+/// notes the time right before it, when nothing is left to wait for, and right after it.
 pub(crate) fn replay<B: Backend>(
     core: &mut StreamCore<B>,
     graph: &crate::graph::GraphCore<B>,
+    stamps: Option<&Stamps>,
 ) -> Result<Mark> {
     let StreamCore { device, slot, by, last, .. } = core;
     let slot = *slot;
@@ -314,23 +318,49 @@ pub(crate) fn replay<B: Backend>(
         order.links.each(|link| visit(&link.owner));
     });
     device.poison.check()?;
-    let mark = Mark { slot, seq: lane.seq + 1 };
+    let first = Mark { slot, seq: lane.seq + 1 };
+    let mark = Mark { slot, seq: first.seq + u64::from(stamps.is_some()) };
     let mut waits = Marks::default();
     order.replay(mark, &mut waits);
-    let ordered = wait_for(device, slot, &waits);
-    let seq = mark.seq;
-    let outcome = match &ordered {
-        Ok(()) => device
-            .backend
-            .replay(queue, seq, by, &graph.exec, &graph.reports)
-            .map_err(|fault| device.poison.absorb(fault)),
-        Err(error) => Err(error.clone()),
-    };
-    if let Err(error) = &outcome {
-        device.backend.replay_failure(queue, seq, &graph.exec, root_of(error));
+    let mut ordered = wait_for(device, slot, &waits);
+    if let Some(stamps) = stamps {
+        ordered = stamp(device, first, by, &stamps.start, ordered);
     }
-    (lane.seq, *last) = (seq, seq);
+    let outcome = ordered.and_then(|()| {
+        let enqueued = device.backend.replay(queue, mark.seq, by, &graph.exec, &graph.reports);
+        enqueued.map_err(|fault| device.poison.absorb(fault))
+    });
+    if let Err(error) = &outcome {
+        device.backend.replay_failure(queue, mark.seq, &graph.exec, root_of(error));
+    }
+    (lane.seq, *last) = (mark.seq, mark.seq);
+    if let (Ok(()), Some(stamps)) = (&outcome, stamps) {
+        let after = Mark { slot, seq: mark.seq + 1 };
+        // The replay is enqueued, whatever becomes of its time: who asks for that is told.
+        let _ = stamp(device, after, by, &stamps.stop, Ok(()));
+        (lane.seq, *last) = (after.seq, after.seq);
+    }
     outcome.map(|()| mark)
+}
+
+/// Makes the queue note the time, in the place of `mark`; or, if it is not `ordered`, that it did not.
+fn stamp<B: Backend>(
+    device: &DeviceCore<B>,
+    mark: Mark,
+    by: &Submitter,
+    at: &Arc<Stamp>,
+    ordered: Result<()>,
+) -> Result<()> {
+    let of = device.slot(mark.slot);
+    let mut command = Command { job: Job(Work::Stamp { at: at.clone() }), args: of.spares.take() };
+    let outcome = ordered.and_then(|()| {
+        let enqueued = device.backend.submit(&of.queue, mark.seq, by, &mut command);
+        enqueued.map_err(|fault| device.poison.absorb(fault))
+    });
+    if let Err(error) = &outcome {
+        device.backend.submit_failure(&of.queue, mark.seq, command, root_of(error));
+    }
+    outcome
 }
 
 /// Blocks until everything that the stream enqueued is done; returns what its calls could not report.

@@ -17,6 +17,8 @@ mod limits;
 mod memory;
 #[path = "cuda/opening.rs"]
 mod opening;
+#[path = "cuda/profile.rs"]
+mod profile;
 #[path = "cuda/streams.rs"]
 mod streams;
 #[path = "cuda/support.rs"]

@@ -43,11 +43,13 @@ fn main() {
         a.launch(&stray, Grid::blocks(1), (&mut x,)).unwrap();
         a.read_async(&x)
     };
+    let timed = graph.replay_timed(&mut a);
     // Nobody waits for the device: its own thread finds out.
     if let Ok(future) = pending {
         assert!(is_lost(block_on(future)), "the read of a lost device must not succeed");
     }
     let started = Instant::now();
+    assert!(is_lost(timed.and_then(|ticket| ticket.wait())), "nor has a replay a time that never ran");
     assert!(is_lost(a.sync()) && is_lost(b.sync()));
     assert!(is_lost(a.read(&x)) && is_lost(b.read(&y)));
     assert!(is_lost(b.launch(&k.inc, Grid::covering(1000), (&mut y, Len))));

@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Find the edges in every frame of a camera that moves over a picture: recorded once, replayed for each frame.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "frames", version)]
 pub struct Options {
+    /// The device that finds the edges.
+    #[arg(long, value_enum, default_value_t = On::Host)]
+    pub backend: On,
     /// The picture that the camera moves over, a PNG file.
     #[arg(long, value_name = "PATH", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/chelsea.png"))]
     pub input: PathBuf,
@@ -18,6 +21,15 @@ pub struct Options {
     /// The folder for the last frame's edges (PNG) and the graph (DOT), made if it is missing.
     #[arg(long, value_name = "DIR", default_value = "frames-out")]
     pub out: PathBuf,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum On {
+    /// This machine's processor, which is always there.
+    Host,
+    /// The first NVIDIA GPU; in builds with the feature `nvrtc`.
+    Cuda,
 }
 
 /// A bar of `frames` steps on standard error, hidden where that is no terminal.

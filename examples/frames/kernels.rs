@@ -4,9 +4,8 @@
 //! are whole planes of `width`-long rows. `dst_rows` is written completely and read nowhere. The functions panic if an
 //! input is smaller than the rows asked of it.
 //!
-//! A kernel in another language agrees to the last bit if it keeps the order of operations, does not contract
-//! `a * b + c` in [`luminance_rows`] and [`magnitude_rows`], and rounds roots and quotients correctly. The other stages
-//! survive contraction: their products are exact for frames of 8-bit values.
+//! `kernels.cu` agrees to the last bit: it keeps the order of operations, does not contract `a * b + c`, and rounds roots
+//! and quotients correctly, as every operation here is rounded.
 #![expect(
     clippy::indexing_slicing,
     reason = "rows come from the caller's grid: one check a row here keeps checks out of the inner loops"

@@ -1,7 +1,8 @@
 //! A picture pipeline, recorded once and replayed for every frame of a camera.
 //!
 //! `cargo run --release --example frames` finds the edges in each of 120 frames, by launching some dozen kernels and
-//! by replaying their recording, and holds both to a plain version of the same arithmetic, bit for bit.
+//! by replaying their recording, and holds both to a plain version of the same arithmetic, bit for bit. With `--features
+//! nvrtc` also on a GPU: `--backend cuda` finds the same pictures.
 
 mod camera;
 mod cli;
@@ -18,10 +19,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use dacapo::Device;
+use dacapo::{Backend, Device};
 
 use crate::camera::Camera;
-use crate::cli::Options;
+use crate::cli::{On, Options};
 use crate::film::{Film, Found};
 use crate::picture::Picture;
 use crate::pipeline::Size;
@@ -39,13 +40,23 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
+    match options.backend {
+        On::Host => film(options, &Device::host()?),
+        #[cfg(feature = "nvrtc")]
+        On::Cuda => film(options, &Device::<dacapo::Cuda>::new(0)?),
+        #[cfg(not(feature = "nvrtc"))]
+        On::Cuda => anyhow::bail!("this build has no CUDA; build it with `--features nvrtc`"),
+    }
+}
+
+fn film<B: Backend>(options: &Options, device: &Device<B>) -> Result<()> {
     let picture = Picture::load(&options.input)?;
     fs::create_dir_all(&options.out)
         .with_context(|| format!("the folder {} cannot be made", options.out.display()))?;
 
     let camera = Camera::new(&picture, options.frames);
     let size = Size { width: camera.width(), height: camera.height() };
-    let mut film = Film::new(&Device::host()?, size)?;
+    let mut film = Film::new(device, size)?;
     let (report, last) = shoot(&camera, size, options.frames, &mut film)?;
 
     let (edges, dot) = (options.out.join("edges.png"), options.out.join("graph.dot"));
@@ -57,7 +68,12 @@ fn run(options: &Options) -> Result<()> {
 }
 
 /// Takes every frame both ways and verifies both; returns the times, and what was found in the last frame.
-fn shoot(camera: &Camera, size: Size, frames: u32, film: &mut Film) -> Result<(Report, Found)> {
+fn shoot<B: Backend>(
+    camera: &Camera,
+    size: Size,
+    frames: u32,
+    film: &mut Film<B>,
+) -> Result<(Report, Found)> {
     let mut report = Report::new(size, film.graph());
     let mut rgb = vec![0.0; 3 * size.pixels()];
     let mut last = None;

@@ -1,7 +1,7 @@
 //! The stages as one step of device work, written once: it runs eagerly, as a warm-up and as a recording.
 
-use dacapo::Slice;
 use dacapo::prelude::*;
+use dacapo::{Len, Signature, Slice};
 
 use crate::kernels;
 
@@ -26,14 +26,15 @@ impl Size {
     }
 }
 
-// Signatures: planes, then the length of their rows, then how many there are if a kernel looks beyond its own.
-type Blur = (In<f32>, Out<f32>, u32);
-type Stencil = (In<f32>, Out<f32>, u32, u32);
-type Luminance = (In<f32>, In<f32>, In<f32>, Out<f32>, u32);
-type Magnitude = (In<f32>, In<f32>, Out<f32>, u32);
-type Histogram = (In<f32>, Out<u32>);
-type Threshold = (In<u32>, Out<u32>);
-type Edges = (In<f32>, In<u32>, Out<u8>, u32);
+// Signatures: planes with their lengths, then the length of their rows, then how many rows there are if a kernel looks
+// beyond its own.
+type Blur = (In<f32>, Len<0>, Out<f32>, Len<2>, u32);
+type Stencil = (In<f32>, Len<0>, Out<f32>, Len<2>, u32, u32);
+type Luminance = (In<f32>, Len<0>, In<f32>, Len<2>, In<f32>, Len<4>, Out<f32>, Len<6>, u32);
+type Magnitude = (In<f32>, Len<0>, In<f32>, Len<2>, Out<f32>, Len<4>, u32);
+type Histogram = (In<f32>, Len<0>, Out<u32>, Len<2>);
+type Threshold = (In<u32>, Len<0>, Out<u32>, Len<2>);
+type Edges = (In<f32>, Len<0>, In<u32>, Len<2>, Out<u8>, Len<4>, u32);
 
 /// Every kernel of the pipeline, loaded once for one device.
 #[derive(Debug)]
@@ -57,10 +58,10 @@ impl<B: Backend> Kernels<B> {
     pub fn load(device: &Device<B>) -> dacapo::Result<Self> {
         Ok(Self {
             blur_rows: blur_rows().load(device)?,
-            blur_columns: stencil("blur columns", kernels::blur_columns).load(device)?,
+            blur_columns: stencil("blur columns", "blur_columns", kernels::blur_columns).load(device)?,
             luminance: luminance().load(device)?,
-            sobel_x: stencil("sobel x", kernels::sobel_x_rows).load(device)?,
-            sobel_y: stencil("sobel y", kernels::sobel_y_rows).load(device)?,
+            sobel_x: stencil("sobel x", "sobel_x", kernels::sobel_x_rows).load(device)?,
+            sobel_y: stencil("sobel y", "sobel_y", kernels::sobel_y_rows).load(device)?,
             magnitude: magnitude().load(device)?,
             histogram: histogram().load(device)?,
             threshold: threshold().load(device)?,
@@ -108,18 +109,21 @@ pub fn step<B: Backend>(
     let g = blurred(s, kernels, size, frame.slice(pixels..2 * pixels)?)?;
     let b = blurred(s, kernels, size, frame.slice(2 * pixels..)?)?;
     let mut luminance = s.alloc(pixels)?;
-    s.launch(&kernels.luminance, grid, (&r, &g, &b, &mut luminance, width))?;
+    let colours = (&r, Len, &g, Len, &b, Len, &mut luminance, Len, width);
+    s.launch(&kernels.luminance, grid, colours)?;
 
     let (mut gradient_x, mut gradient_y) = (s.alloc(pixels)?, s.alloc(pixels)?);
-    s.launch(&kernels.sobel_x, grid, (&luminance, &mut gradient_x, width, height))?;
-    s.launch(&kernels.sobel_y, grid, (&luminance, &mut gradient_y, width, height))?;
+    s.launch(&kernels.sobel_x, grid, (&luminance, Len, &mut gradient_x, Len, width, height))?;
+    s.launch(&kernels.sobel_y, grid, (&luminance, Len, &mut gradient_y, Len, width, height))?;
     let mut magnitude = s.alloc(pixels)?;
-    s.launch(&kernels.magnitude, grid, (&gradient_x, &gradient_y, &mut magnitude, width))?;
+    let gradients = (&gradient_x, Len, &gradient_y, Len, &mut magnitude, Len, width);
+    s.launch(&kernels.magnitude, grid, gradients)?;
 
     let mut histogram = s.alloc(kernels::BINS)?;
-    s.launch(&kernels.histogram, Grid::covering(1), (&magnitude, &mut histogram))?;
-    s.launch(&kernels.threshold, Grid::covering(1), (&histogram, &mut out.threshold))?;
-    s.launch(&kernels.edges, grid, (&magnitude, &out.threshold, &mut out.edges, width))
+    s.launch(&kernels.histogram, Grid::blocks(1), (&magnitude, Len, &mut histogram, Len))?;
+    s.launch(&kernels.threshold, Grid::blocks(1), (&histogram, Len, &mut out.threshold, Len))?;
+    let edges = (&magnitude, Len, &out.threshold, Len, &mut out.edges, Len, width);
+    s.launch(&kernels.edges, grid, edges)
 }
 
 /// One plane, blurred in both directions.
@@ -131,49 +135,69 @@ fn blurred<B: Backend>(
 ) -> dacapo::Result<Buffer<f32, B>> {
     let (width, height) = (size.width as u32, size.height as u32);
     let mut along_rows = s.alloc(size.pixels())?;
-    s.launch(&kernels.blur_rows, size.grid(), (plane, &mut along_rows, width))?;
+    s.launch(&kernels.blur_rows, size.grid(), (plane, Len, &mut along_rows, Len, width))?;
     let mut blurred = s.alloc(size.pixels())?;
-    s.launch(&kernels.blur_columns, size.grid(), (&along_rows, &mut blurred, width, height))?;
+    s.launch(&kernels.blur_columns, size.grid(), (&along_rows, Len, &mut blurred, Len, width, height))?;
     Ok(blurred)
 }
 
+/// A program whose threads have a pixel each.
+fn pixels<S: Signature>(name: &str, entry: &str) -> Program<S> {
+    with_cuda(Program::new(name).block(32, 8, 1), entry)
+}
+
+/// Adds the source for CUDA, in builds that have CUDA.
+#[cfg_attr(not(feature = "nvrtc"), expect(unused_variables, reason = "there is nothing to add"))]
+fn with_cuda<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
+    #[cfg(feature = "nvrtc")]
+    // SAFETY: every function of the source has the parameters of its signature here, and is written for the blocks that its
+    // program declares. It compares every index with the lengths that come with its buffers, whatever its grid and scalars
+    // are, and writes only what is `Out`, each element by one thread; what the threads of a block share they count
+    // atomically or read behind a barrier that all of them reach. Its loops run over lengths.
+    let program = unsafe { program.cuda(include_str!("kernels.cu"), entry) };
+    program
+}
+
 fn blur_rows() -> Program<Blur> {
-    Program::<Blur>::new("blur rows").host_chunks(|(src, dst, width), chunk| {
+    pixels::<Blur>("blur rows", "blur_rows").host_chunks(|(src, _, dst, _, width), chunk| {
         kernels::blur_rows(src, dst, width as usize, chunk.rows().start);
     })
 }
 
 /// What one pixel's neighbours in all directions make of it.
-fn stencil(name: &str, rows: fn(&[f32], &mut [f32], usize, usize, usize)) -> Program<Stencil> {
-    Program::<Stencil>::new(name).host_chunks(move |(src, dst, width, height), chunk| {
+fn stencil(name: &str, entry: &str, rows: fn(&[f32], &mut [f32], usize, usize, usize)) -> Program<Stencil> {
+    pixels::<Stencil>(name, entry).host_chunks(move |(src, _, dst, _, width, height), chunk| {
         rows(src, dst, width as usize, height as usize, chunk.rows().start);
     })
 }
 
 fn luminance() -> Program<Luminance> {
-    Program::<Luminance>::new("luminance").host_chunks(|(r, g, b, dst, width), chunk| {
+    pixels::<Luminance>("luminance", "luminance").host_chunks(|(r, _, g, _, b, _, dst, _, width), chunk| {
         kernels::luminance_rows(r, g, b, dst, width as usize, chunk.rows().start);
     })
 }
 
 fn magnitude() -> Program<Magnitude> {
-    Program::<Magnitude>::new("magnitude").host_chunks(|(gradient_x, gradient_y, dst, width), chunk| {
+    let program = pixels::<Magnitude>("magnitude", "magnitude");
+    program.host_chunks(|(gradient_x, _, gradient_y, _, dst, _, width), chunk| {
         kernels::magnitude_rows(gradient_x, gradient_y, dst, width as usize, chunk.rows().start);
     })
 }
 
 fn histogram() -> Program<Histogram> {
-    Program::<Histogram>::new("histogram")
-        .host(|(magnitude, counts), _grid| kernels::histogram(magnitude, counts))
+    let program = Program::<Histogram>::new("histogram").block(1024, 1, 1);
+    with_cuda(program, "histogram")
+        .host(|(magnitude, _, counts, _), _grid| kernels::histogram(magnitude, counts))
 }
 
 fn threshold() -> Program<Threshold> {
-    Program::<Threshold>::new("threshold")
-        .host(|(counts, threshold), _grid| threshold.fill(kernels::otsu(counts)))
+    let program = Program::<Threshold>::new("threshold").block(kernels::BINS as u32, 1, 1);
+    with_cuda(program, "threshold")
+        .host(|(counts, _, threshold, _), _grid| threshold.fill(kernels::otsu(counts)))
 }
 
 fn edges() -> Program<Edges> {
-    Program::<Edges>::new("edges").host_chunks(|(magnitude, threshold, dst, width), chunk| {
+    pixels::<Edges>("edges", "edges").host_chunks(|(magnitude, _, threshold, _, dst, _, width), chunk| {
         kernels::edges_rows(magnitude, threshold[0], dst, width as usize, chunk.rows().start);
     })
 }

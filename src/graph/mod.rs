@@ -24,11 +24,12 @@ use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::failures::Reports;
 use crate::graph::flow::{Dag, Use};
-use crate::graph::ticket::Ticket;
+use crate::graph::ticket::{Ticket, TimedTicket};
 use crate::memory::allocation::Allocation;
 use crate::one_thread::OneThread;
-use crate::order::{GraphOrder, enter_all};
+use crate::order::{GraphOrder, Mark, enter_all};
 use crate::phase::CanReplay;
+use crate::profile::Stamps;
 use crate::submit;
 
 /// Recorded work, ready to be replayed; made by [`Stream::end`](crate::Stream::end),
@@ -98,14 +99,54 @@ impl<B: Backend> Graph<B> {
     /// was, [`Error::WrongPhase`] on an [`AnyStream`](crate::AnyStream) that records: nothing was done. What the driver says
     /// when it refuses the replay: everything that the graph writes is tainted with it, until it is written again.
     pub fn replay<S: CanReplay<B>>(&mut self, stream: &mut S) -> Result<Ticket<B>> {
+        let route = self.route(stream)?;
+        let mark = submit::replay(route.core, &self.core, None)?;
+        Ok(Ticket::new(&self.core, mark))
+    }
+
+    /// [`replay`](Graph::replay), and measures how long the device takes for it, which the ticket tells.
+    ///
+    /// The device notes the time when nothing is left that the replay must wait for, and when it is done. An idle device does
+    /// the first before it was handed the replay itself, which it then waits for: behind other work the time is the
+    /// replay's alone. To time is two operations more, and two small allocations; a replay that is not timed pays nothing.
+    ///
+    /// ```
+    /// use dacapo::prelude::*;
+    ///
+    /// # fn main() -> dacapo::Result<()> {
+    /// # let device = Device::host()?;
+    /// # let mut stream = device.stream()?;
+    /// # let double = Program::<(InOut<f32>,)>::new("double").host(|(x,), _| x.iter_mut().for_each(|x| *x *= 2.0));
+    /// # let double = double.load(&device)?;
+    /// let mut x = stream.alloc::<f32>(1000)?;
+    /// let (mut graph, ()) = stream.record(|work| work.launch(&double, Grid::covering(1000), (&mut x,)))?;
+    /// let first = graph.replay_timed(&mut stream)?;
+    /// let second = graph.replay_timed(&mut stream)?;
+    /// println!("{:?}, then {:?}", first.wait()?, second.wait()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for `replay`; a driver that refuses to note the time before the replay has refused the replay. One that refuses
+    /// to do so after it lets it run, and the ticket says why there is no time.
+    pub fn replay_timed<S: CanReplay<B>>(&mut self, stream: &mut S) -> Result<TimedTicket<B>> {
+        let route = self.route(stream)?;
+        let stamps = Stamps::default();
+        let mark = submit::replay(route.core, &self.core, Some(&stamps))?;
+        let done = Mark { slot: route.core.slot, seq: route.core.last };
+        Ok(TimedTicket::new(Ticket::new(&self.core, mark), stamps, done))
+    }
+
+    /// The way of a replay to the queue of `stream`.
+    fn route<'s, S: CanReplay<B>>(&self, stream: &'s mut S) -> Result<submit::Route<'s, B>> {
         let route = stream.route("replay")?;
         let (expected, found) = (route.core.device.id, self.core.device.id);
         if expected != found {
             return Err(Error::WrongDevice { operation: "replay", object: "graph", expected, found });
         }
         stream_executes(&route)?;
-        let mark = submit::replay(route.core, &self.core)?;
-        Ok(Ticket::new(&self.core, mark))
+        Ok(route)
     }
 }
 

@@ -15,7 +15,12 @@ mod reference;
 #[path = "../../examples/frames/report.rs"]
 mod report;
 
+#[cfg(feature = "nvrtc")]
+mod cuda;
 mod files;
 mod runs;
 mod samples;
 mod stages;
+#[cfg(feature = "nvrtc")]
+#[path = "../support_cuda/mod.rs"]
+mod support_cuda;

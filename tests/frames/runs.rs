@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dacapo::{Device, Enqueue, Error, ErrorKind};
+use dacapo::{Backend, Device, Enqueue, Error, ErrorKind};
 
 use crate::camera::{Camera, WrongLength};
 use crate::film::{Difference, Film};
@@ -21,11 +21,15 @@ fn plain(rgb: &[f32], size: Size) -> Stages {
     Stages::of([planes[0], planes[1], planes[2]], size.width, size.height)
 }
 
-/// Takes `frames` frames of `picture` both ways and checks both; returns the thresholds.
 fn shoot(picture: &Picture, frames: u32) -> Vec<u32> {
+    shoot_on(&Device::host().unwrap(), picture, frames)
+}
+
+/// Takes `frames` frames of `picture` both ways and checks both; returns the thresholds.
+pub fn shoot_on<B: Backend>(device: &Device<B>, picture: &Picture, frames: u32) -> Vec<u32> {
     let camera = Camera::new(picture, frames);
     let size = size(&camera);
-    let mut film = Film::new(&Device::host().unwrap(), size).unwrap();
+    let mut film = Film::new(device, size).unwrap();
     let mut rgb = vec![0.0; 3 * size.pixels()];
     let mut shot = |frame| {
         camera.frame(frame, &mut rgb).unwrap();

@@ -121,13 +121,18 @@ impl State {
             None => Ok(Instant::now()),
             Some((earlier, when)) => bound
                 .and_then(|_bound| event.since(earlier))
-                .map(|elapsed| *when + Duration::from_secs_f64(f64::from(elapsed.max(0.0)) / 1e3)),
+                .map(|elapsed| when.checked_add(milliseconds(elapsed)).unwrap_or(*when)),
         };
         *at.lock() = Some(instant.map_err(|fault| machine.poison.absorb(fault)));
         let now = at.lock().as_ref().and_then(|noted| noted.as_ref().ok().copied());
         let before = self.last.replace((event, now.unwrap_or_else(Instant::now)));
         before.into_iter().for_each(|(event, _)| machine.events.give(Purpose::Time, event));
     }
+}
+
+/// A time of the driver's; nothing, where it has no meaning.
+fn milliseconds(time: f32) -> Duration {
+    Duration::try_from_secs_f64(f64::from(time.max(0.0)) / 1e3).unwrap_or_default()
 }
 
 /// Wakers are the user's code: called with no lock held, and with no way back into this crate.
