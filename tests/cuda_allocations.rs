@@ -13,11 +13,15 @@ static ALLOCATOR: Counting = Counting;
 
 /// Runs `round` until it allocates nothing, and then more often: lists grow when they are first needed.
 fn never_allocates_once_warm(what: &str, mut round: impl FnMut()) {
-    let mut counted = || {
+    never_allocates_once_counted(what, || {
         let before = Allocations::now();
         round();
         before.since()
-    };
+    });
+}
+
+/// As [`never_allocates_once_warm`], for rounds that count themselves.
+fn never_allocates_once_counted(what: &str, mut counted: impl FnMut() -> Allocations) {
     let quiet = Allocations { thread: 0, process: 0 };
     assert!((0..200).any(|_| counted() == quiet), "{what}: every round of the warm-up allocates");
     for n in 0..100 {
@@ -56,6 +60,21 @@ fn main() {
             stream.read_into(&x, &mut into).unwrap();
         }
     });
+    let mut idle = Some(stream);
+    never_allocates_once_counted("recorded operations", || {
+        let mut recording = idle.take().unwrap().prepare().unwrap().begin().unwrap();
+        let before = Allocations::now();
+        for _ in 0..100 {
+            recording.launch(&k.inc, grid, (&mut x, Len)).unwrap();
+            recording.fill(&mut x, 2.0).unwrap();
+        }
+        let allocations = before.since();
+        let (graph, stream) = recording.end().unwrap();
+        drop(graph);
+        idle = Some(stream);
+        allocations
+    });
+    let mut stream = idle.unwrap();
     let (mut graph, ()) =
         stream.record(|work| (0..150).try_for_each(|_| work.launch(&k.inc, grid, (&mut x, Len)))).unwrap();
     never_allocates_once_warm("replays", || {
