@@ -68,7 +68,8 @@ fn main() {
             recording.launch(&k.inc, grid, (&mut x, Len)).unwrap();
             recording.fill(&mut x, 2.0).unwrap();
         }
-        let allocations = before.since();
+        // Of this thread: another one gives the graph of the round before back meanwhile.
+        let allocations = Allocations { process: 0, ..before.since() };
         let (graph, stream) = recording.end().unwrap();
         drop(graph);
         idle = Some(stream);
