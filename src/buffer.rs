@@ -109,6 +109,12 @@ impl<T: Pod, B: Backend> Buffer<T, B> {
         Ok(tail)
     }
 
+    /// The allocation, if nobody else refers to it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn sole(&mut self) -> Option<&mut Allocation<B>> {
+        self.alloc.sole()
+    }
+
     /// The same bytes as elements of another type.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fresh::{self, Fresh};
 use crate::graph::Graph;
+use crate::guest::{self, Guest};
 use crate::kernel::args::{elements, lengths};
 use crate::kernel::check::Facts;
 use crate::kernel::signature::Role;
@@ -410,6 +411,40 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         Self: CanWait,
     {
         submit::sync(&mut self.route("sync")?, Some(timeout))
+    }
+
+    /// Orders what this stream enqueues from here on after everything that `theirs`, a stream of another library's, has been
+    /// given so far. On CUDA it is a stream of `cudarc`, in the context of the device.
+    ///
+    /// It is an operation of this stream: [`sync`](Enqueue::sync) waits for it, and who waits for what the stream does
+    /// next waits for it too, on whichever stream. Other streams go on beside `theirs` until they use what this one used
+    /// after it. On `theirs`, nothing is enqueued but a mark.
+    ///
+    /// # Errors
+    /// [`Error::TheirCapture`] if `theirs` captures, or may do so, and [`Error::WrongContext`]: nothing was enqueued. What
+    /// the driver says.
+    fn after(&mut self, theirs: &B::Stream) -> Result<()>
+    where
+        Self: CanWait,
+        B: Guest,
+    {
+        guest::after(&mut self.route("after")?, theirs)
+    }
+
+    /// Orders what `theirs`, a stream of another library's, is given from here on after everything that this stream
+    /// enqueued so far. On CUDA it is a stream of `cudarc`, in the context of the device.
+    ///
+    /// On `theirs`, nothing is enqueued but the wait. It must not begin to capture while this call runs.
+    ///
+    /// # Errors
+    /// [`Error::TheirCapture`] if `theirs` captures, or may do so, and [`Error::WrongContext`]: nothing was enqueued. What
+    /// the driver says.
+    fn before(&mut self, theirs: &B::Stream) -> Result<()>
+    where
+        Self: CanWait,
+        B: Guest,
+    {
+        guest::before(&mut self.route("before")?, theirs)
     }
 
     /// Runs `f` and measures how long the device took for what it enqueued; one replay alone is timed by

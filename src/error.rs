@@ -321,6 +321,32 @@ pub enum Error {
         /// Why.
         reason: &'static str,
     },
+    /// A stream of another library's is capturing, so that nothing can be ordered against it.
+    #[error(
+        "{operation}: the other library's stream is capturing; do this before its capture begins, or after it has ended"
+    )]
+    TheirCapture {
+        /// The call that was refused.
+        operation: &'static str,
+    },
+    /// Something of another library's is in another context of the driver than the device.
+    #[error(
+        "{operation}: the {object} is of another context than the device; open the device with the context that it comes from"
+    )]
+    WrongContext {
+        /// The call that was refused.
+        operation: &'static str,
+        /// What is elsewhere.
+        object: &'static str,
+    },
+    /// A buffer cannot be handed to the library that its memory came from.
+    #[error("{operation}: {because}")]
+    Kept {
+        /// The call that was refused.
+        operation: &'static str,
+        /// What stands in the way.
+        because: Hindrance,
+    },
     /// The user's own error, from inside a recorded or captured step.
     #[error("the step failed: {0}")]
     Step(#[source] Arc<dyn std::error::Error + Send + Sync>),
@@ -334,6 +360,24 @@ pub enum Abandonment {
     Aborted,
     /// Its stream was dropped: an early return, or a panic.
     Dropped,
+}
+
+/// Why a buffer cannot be given back to the library that its memory came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hindrance {
+    /// Its memory is the device's own.
+    NotAdopted,
+    /// It is cast to other elements than those of the slice.
+    Cast,
+    /// It is one part of a split.
+    Part,
+    /// The other part of a split still lives, even if that has no elements.
+    Shared,
+    /// A graph uses it.
+    Graph,
+    /// An open window, or a raw address, holds it.
+    Held,
 }
 
 /// What an error means for the program.
@@ -399,6 +443,9 @@ impl Error {
             | Error::StillRecording { .. }
             | Error::WrongPhase { .. }
             | Error::NotOpen { .. }
+            | Error::TheirCapture { .. }
+            | Error::WrongContext { .. }
+            | Error::Kept { .. }
             | Error::InCallback { .. } => ErrorKind::Misuse,
             Error::Limit { .. }
             | Error::LayoutTooBig { .. }
@@ -460,6 +507,25 @@ impl std::fmt::Display for Before<'_> {
             Some(cause) => write!(f, ", after it had failed already: {cause}"),
             None => Ok(()),
         }
+    }
+}
+
+impl std::fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Hindrance::NotAdopted => {
+                "the buffer's memory is the device's own; copy it to memory of the other library"
+            }
+            Hindrance::Cast => "the buffer is cast to other elements than it came with; cast it back",
+            Hindrance::Part => "the buffer is one part of a split, and only the whole can be given back",
+            Hindrance::Shared => {
+                "the other part of the buffer's split still lives, so that this one is not the whole"
+            }
+            Hindrance::Graph => "a graph uses the buffer; drop the graph",
+            Hindrance::Held => {
+                "an open window or a raw address holds the buffer; end the one, or drop the other"
+            }
+        })
     }
 }
 

@@ -90,6 +90,7 @@ mod error;
 mod failures;
 mod fresh;
 mod graph;
+mod guest;
 mod kernel;
 mod layout;
 mod memory;
@@ -122,10 +123,11 @@ pub use capture::options::{CaptureOptions, Order};
 pub use capture::status::{CaptureStatus, WindowId, WindowPhase};
 pub use device::{Device, DeviceOptions, Zeroing};
 pub use enqueue::Enqueue;
-pub use error::{Abandonment, Error, ErrorKind, Result};
+pub use error::{Abandonment, Error, ErrorKind, Hindrance, Result};
 pub use graph::Graph;
 pub use graph::inspect::NodeInfo;
 pub use graph::ticket::{Ticket, TimedTicket};
+pub use guest::Guest;
 pub use kernel::{
     Arg, Args, Checked, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program,
     Signature, Unchecked, UncheckedKernel, Uniform,
@@ -133,7 +135,8 @@ pub use kernel::{
 pub use layout::Layout;
 pub use memory::compaction::Compaction;
 pub use memory::report::{
-    ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport, StagingReport, TablesReport,
+    AdoptedReport, ArenaReport, DedicatedReport, MemoryReport, PendingReport, PoolReport, StagingReport,
+    TablesReport,
 };
 pub use memory::{AllocationMode, MemoryUsage};
 pub use phase::{
@@ -164,6 +167,8 @@ pub mod cuda {
     pub use crate::backend::cuda::{Cuda, CudaOptions};
     #[cfg(feature = "nvrtc")]
     pub use crate::backend::cuda::{KernelCache, SourceText};
+    /// The crate whose contexts, streams and slices are taken here, in the version that they must come from.
+    pub use cudarc;
     /// A stream of the CUDA backend.
     pub type Stream<P = crate::NoCapture> = crate::Stream<P, Cuda>;
 }

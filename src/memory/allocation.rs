@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::access::Access;
+#[cfg(feature = "cuda")]
+use crate::backend::Page;
 use crate::backend::{Backend, Contents};
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
@@ -124,6 +126,22 @@ impl<B: Backend> Allocation<B> {
         let Reserved { contents, lease, history } = reserved;
         let (id, home) = (device.next_allocation(), Home::Placed { contents, lease });
         Self::new(device, (id, slot), bytes, home, history, Kind::Arena)
+    }
+
+    /// Somebody else's memory, with the history that it comes with.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn adopted(
+        device: &Arc<DeviceCore<B>>,
+        slot: u32,
+        memory: B::Memory,
+        bytes: usize,
+        history: Marks,
+    ) -> Arc<Self> {
+        device.memory.adopted.enter(bytes);
+        let contents = Contents::new(Arc::new(Page { memory, bytes }), 0);
+        let (id, home) =
+            (device.next_allocation(), Home::Placed { contents, lease: Lease::Adopted { bytes } });
+        Self::new(device, (id, slot), bytes, home, history, Kind::Buffer)
     }
 
     /// An allocation that exists in `window` only, so far.
@@ -293,6 +311,21 @@ impl<B: Backend> State<B> {
         }
     }
 
+    /// The device, unless that is gone.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn device(&self) -> Option<Arc<DeviceCore<B>>> {
+        self.device.device()
+    }
+
+    /// Forgets memory that its owner has back.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn abandon_adopted(&mut self, device: &DeviceCore<B>) {
+        if let Home::Placed { lease: Lease::Adopted { bytes }, .. } = self.home {
+            device.memory.adopted.leave(bytes);
+            self.home = Home::Empty;
+        }
+    }
+
     /// Whether it waits in its pool for its next tenant.
     pub(crate) fn is_stashed(&self) -> bool {
         matches!(self.device, Tie::Cut)
@@ -356,6 +389,14 @@ pub(crate) struct Hold<B: Backend>(Arc<Allocation<B>>);
 impl<B: Backend> Hold<B> {
     pub(crate) fn new(alloc: Arc<Allocation<B>>) -> Self {
         Hold(alloc)
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl<B: Backend> Hold<B> {
+    /// The allocation, if nobody else refers to it.
+    pub(crate) fn sole(&mut self) -> Option<&mut Allocation<B>> {
+        Arc::get_mut(&mut self.0)
     }
 }
 

@@ -51,6 +51,9 @@ pub struct MemoryUsage {
     pub in_use: usize,
     /// Bytes of those that wait for work in flight before they go back to the driver.
     pub pending: usize,
+    /// Bytes of other libraries' memory that buffers were made of: no part of what is held from the driver, and under no
+    /// limit.
+    pub adopted: usize,
     /// Bytes of host memory that transfers keep until the device is done with them: what was written, and where reads
     /// land. They are no part of what is held from the driver. What it has done is found out by the next operation of
     /// the slot, by a wait, and by a cleanup.
@@ -62,6 +65,8 @@ pub(crate) struct Memory<B: Backend> {
     held: AtomicUsize,
     /// Pages that belong to one tenant and to no pool.
     pub(crate) dedicated: Occupied,
+    /// Memory of other libraries, which is not counted as held.
+    pub(crate) adopted: Occupied,
     limit: Option<usize>,
     pub(crate) graveyard: Arc<Graveyard<B>>,
     /// Held by who moves tenants together (see [`compaction::alone`]).
@@ -107,9 +112,16 @@ pub(crate) struct Reserved<B: Backend> {
 
 impl<B: Backend> Memory<B> {
     pub(crate) fn new(limit: Option<usize>) -> Self {
-        let (held, dedicated, arenas) = (AtomicUsize::new(0), Occupied::default(), Mutex::default());
-        let graphs = AtomicU64::new(0);
-        Memory { held, dedicated, limit, graveyard: Graveyard::new(), moving: Mutex::new(()), arenas, graphs }
+        Memory {
+            held: AtomicUsize::new(0),
+            dedicated: Occupied::default(),
+            adopted: Occupied::default(),
+            limit,
+            graveyard: Graveyard::new(),
+            moving: Mutex::new(()),
+            arenas: Mutex::default(),
+            graphs: AtomicU64::new(0),
+        }
     }
 
     /// A number for a new graph.
@@ -126,6 +138,7 @@ pub(crate) fn usage<B: Backend>(device: &DeviceCore<B>) -> MemoryUsage {
         held: device.memory.held.load(Ordering::Relaxed),
         in_use: pooled + device.memory.dedicated.bytes(),
         pending: device.memory.graveyard.bytes(),
+        adopted: device.memory.adopted.bytes(),
         pending_host: drops::pending_bytes(device),
     }
 }

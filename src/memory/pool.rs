@@ -29,6 +29,9 @@ pub(crate) enum Lease {
     Whole { slot: u32, tenant: u32, bytes: usize, fit: Fit },
     /// A page to itself, given back to the driver afterwards.
     Dedicated { bytes: usize },
+    /// Somebody else's memory, which goes back to them.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a backend with neighbours makes one"))]
+    Adopted { bytes: usize },
 }
 
 /// Which tenants a kept page is for.
@@ -43,7 +46,8 @@ pub(crate) enum Fit {
 impl Lease {
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Lease::Block { bytes, .. } | Lease::Whole { bytes, .. } | Lease::Dedicated { bytes } => *bytes,
+            Lease::Block { bytes, .. } | Lease::Whole { bytes, .. } => *bytes,
+            Lease::Dedicated { bytes } | Lease::Adopted { bytes } => *bytes,
         }
     }
 }
@@ -261,7 +265,7 @@ impl<B: Backend> Pool<B> {
                 }
             }
             Lease::Whole { tenant: index, .. } => self.whole.introduce(index, tenant),
-            Lease::Dedicated { .. } => {}
+            Lease::Dedicated { .. } | Lease::Adopted { .. } => {}
         }
     }
 
@@ -313,6 +317,11 @@ pub(crate) fn release<B: Backend>(
         Lease::Dedicated { bytes } => {
             device.memory.dedicated.leave(bytes);
             Some((contents.page.clone(), history))
+        }
+        // Who drops it last hands it to its owner, once the device is past everything that was enqueued.
+        Lease::Adopted { bytes } => {
+            device.memory.adopted.leave(bytes);
+            None
         }
         Lease::Whole { slot, tenant, bytes, fit } => {
             let mut pool = device.slot(slot).pool.lock();

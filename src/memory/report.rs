@@ -33,6 +33,8 @@ pub struct MemoryReport {
     pub pools: Vec<PoolReport>,
     /// Pages that one buffer or arena has to itself and no pool keeps.
     pub dedicated: DedicatedReport,
+    /// Memory of other libraries that buffers were made of; no part of what is held, and under no limit.
+    pub adopted: AdoptedReport,
     /// Each graph's arena.
     pub arenas: Vec<ArenaReport>,
     /// What waits for work in flight.
@@ -85,6 +87,17 @@ pub struct DedicatedReport {
     /// How many there are.
     pub pages: usize,
     /// Bytes of them.
+    pub bytes: usize,
+}
+
+/// Memory of other libraries. It stays where it is, belongs to no pool, and goes back to where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct AdoptedReport {
+    /// How many buffers were made of such memory and live.
+    pub buffers: usize,
+    /// Bytes of it.
     pub bytes: usize,
 }
 
@@ -147,6 +160,7 @@ pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
     });
     let pools: Vec<_> = (0..).zip(&device.slots).map(|(slot, core)| pool_report(slot, core)).collect();
     let dedicated = DedicatedReport { pages: memory.dedicated.tenants(), bytes: memory.dedicated.bytes() };
+    let adopted = AdoptedReport { buffers: memory.adopted.tenants(), bytes: memory.adopted.bytes() };
     let arenas = arena_reports(&memory.arenas.lock());
     MemoryReport {
         backend: B::NAME,
@@ -157,6 +171,7 @@ pub(crate) fn report<B: Backend>(device: &DeviceCore<B>) -> MemoryReport {
         arenas,
         pools,
         dedicated,
+        adopted,
         pending: PendingReport {
             pages: memory.graveyard.pages(),
             bytes: memory.graveyard.bytes(),
@@ -217,6 +232,10 @@ impl fmt::Display for MemoryReport {
             ("transfers", self.pending.transfers, self.pending.host_bytes),
         ] {
             row(f, [name, &pages.to_string(), &Bytes(bytes).to_string(), "", "", "", ""])?;
+        }
+        if self.adopted.buffers > 0 {
+            let AdoptedReport { buffers, bytes } = self.adopted;
+            writeln!(f, "{:<10}{buffers:>8}{:>12}  of other libraries", "adopted", Bytes(bytes))?;
         }
         for PoolReport { slot, tables, .. } in self.pools.iter().filter(|pool| pool.tables.entries > 0) {
             let (name, bytes) = (format!("tables {slot}"), Bytes(tables.bytes));

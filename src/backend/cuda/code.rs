@@ -5,6 +5,8 @@
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
+use cudarc::driver::CudaFunction;
+use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check, fault};
@@ -28,7 +30,8 @@ pub struct CudaCode {
     params: Vec<Param>,
     /// The size of the parameter block.
     bytes: usize,
-    module: Module,
+    /// What keeps the function; `None` only while it is being dropped. Behind a lock only to be `Sync`.
+    keep: Mutex<Option<Retired>>,
     machine: Arc<Machine>,
 }
 
@@ -127,18 +130,44 @@ impl CudaCode {
             #[cfg(feature = "nvrtc")]
             Form::Text(text) => compiled(machine, text, &sources.name)?,
         };
-        let mut code = CudaCode {
-            function: Function { raw: std::ptr::null_mut(), shared: 0 },
+        let mut code = Self::new(machine, Retired::Module(module.0));
+        code.function = module.function(&source.entry)?;
+        code.examine(sources)
+    }
+
+    /// A function of another library's, which keeps its module.
+    pub(crate) fn adopt(
+        machine: &Arc<Machine>,
+        function: CudaFunction,
+        sources: &Sources,
+    ) -> Result<Self, Fault> {
+        let _relaxed = machine.context.relaxed()?;
+        let raw = function.cu_function();
+        let mut code = Self::new(machine, Retired::Function(function));
+        // SAFETY: the function is one of a module that `code` keeps loaded.
+        check(Call::Load, unsafe { sys::cuFuncLoad(raw) })?;
+        code.function = Function { raw, shared: 0 };
+        code.examine(sources)
+    }
+
+    /// Without a function yet, but with what will keep it.
+    fn new(machine: &Arc<Machine>, keep: Retired) -> Self {
+        let function = Function { raw: std::ptr::null_mut(), shared: 0 };
+        CudaCode {
+            function,
             params: Vec::new(),
             bytes: 0,
-            module,
+            keep: Mutex::new(Some(keep)),
             machine: machine.clone(),
-        };
-        code.function = code.module.function(&source.entry)?;
-        code.check_block(sources)?;
-        code.share(sources)?;
-        code.place(sources)?;
-        Ok(code)
+        }
+    }
+
+    /// Compares the function with what the program says of it.
+    fn examine(mut self, sources: &Sources) -> Result<Self, Fault> {
+        self.check_block(sources)?;
+        self.share(sources)?;
+        self.place(sources)?;
+        Ok(self)
     }
 
     /// Compares the block with what this function, with its registers, can have.
@@ -169,7 +198,7 @@ impl CudaCode {
         };
         let room = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         if self.attribute(room)? < added {
-            // SAFETY: the function is one of a loaded module, which nobody else has.
+            // SAFETY: the function is one of a loaded module. Whoever else has it may launch with no less than before.
             check(Call::Load, unsafe { sys::cuFuncSetAttribute(self.function.raw, room, bytes) })?;
         }
         self.function.shared = bytes.unsigned_abs();
@@ -279,7 +308,7 @@ impl CudaCode {
 
 impl Drop for CudaCode {
     fn drop(&mut self) {
-        self.machine.retire(Retired::Module(self.module.0));
+        self.keep.get_mut().take().into_iter().for_each(|keep| self.machine.retire(keep));
     }
 }
 

@@ -3,7 +3,9 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
+use cudarc::driver::CudaContext;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::sys::{self, CUresult, Code};
@@ -16,16 +18,25 @@ const OLDEST: c_int = 12_080;
 /// What a device can address in pieces of memory starts at a multiple of this.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// A hold on the primary context of a device, which the other libraries of the process use too.
+/// A hold on a context of the driver, which the other libraries of the process use too.
 pub(crate) struct Context {
     device: sys::CUdevice,
     raw: sys::CUcontext,
-    /// Whether `drop` gives it back.
-    held: bool,
+    hold: Hold,
 }
 
-// SAFETY: `device` and `held` are plain. `raw` names a context of the driver, which any thread may make its current one, and
-// which lives until `drop` releases the hold.
+/// What keeps a context.
+enum Hold {
+    /// The device's primary context, retained by us.
+    Primary,
+    /// The program's own handle, whose last drop gives the context up.
+    Theirs { _context: Arc<CudaContext> },
+    /// Nothing: it stays for good.
+    Abandoned,
+}
+
+// SAFETY: `device` is plain and `hold` is `Send` by itself. `raw` names a context of the driver, which any thread may make its
+// current one, and which lives until `drop` gives up the hold.
 unsafe impl Send for Context {}
 
 // SAFETY: field by field as for `Send`; nothing here is changed through a shared reference.
@@ -65,7 +76,17 @@ impl Context {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a place for a handle, `device` came from the driver.
         check(Call::Open, unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
-        Ok(Context { device, raw, held: true })
+        Ok(Context { device, raw, hold: Hold::Primary })
+    }
+
+    /// Takes a share in a context that the program has, its primary one or another.
+    ///
+    /// # Errors
+    /// What is missing: a new enough driver.
+    pub(crate) fn shared(theirs: &Arc<CudaContext>) -> Result<Self, Fault> {
+        present()?;
+        let (device, raw) = (theirs.cu_device(), theirs.cu_ctx());
+        Ok(Context { device, raw, hold: Hold::Theirs { _context: theirs.clone() } })
     }
 
     pub(crate) fn raw(&self) -> sys::CUcontext {
@@ -74,7 +95,7 @@ impl Context {
 
     /// Keeps the driver's context for good, where nothing may be asked of the driver.
     pub(crate) fn abandon(&mut self) {
-        self.held = false;
+        std::mem::forget(std::mem::replace(&mut self.hold, Hold::Abandoned));
     }
 
     /// Makes the context the calling thread's current one. Where there was none, it stays so afterwards.
@@ -143,12 +164,11 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if !self.held {
-            return;
+        if let Hold::Primary = self.hold {
+            // SAFETY: `open` retained this device's primary context once, and it is released here only. A refusal leaves it
+            // retained, which only the end of the process would notice.
+            let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
         }
-        // SAFETY: `open` retained this device's primary context once, and it is released here only. A refusal leaves it
-        // retained, which only the end of the process would notice.
-        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
 

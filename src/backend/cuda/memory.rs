@@ -2,24 +2,38 @@
 
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytemuck::Pod;
+use cudarc::driver::CudaSlice;
+use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
+use crate::backend::cuda::adopt::Lent;
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault, Region};
+use crate::error::{Error, Hindrance, Result as Outcome};
 
 /// One allocation of the driver. Dropped without having been freed, it is given back once the device is past its uses.
 pub struct CudaMemory {
     start: sys::CUdeviceptr,
     bytes: usize,
-    freed: AtomicBool,
+    owner: Owner,
     machine: Arc<Machine>,
+}
+
+/// Who gets it back.
+enum Owner {
+    /// The driver, once.
+    Driver { freed: AtomicBool },
+    /// Another library, unless it has it back already.
+    Theirs(Mutex<Option<Box<dyn Lent>>>),
 }
 
 impl CudaMemory {
@@ -28,21 +42,50 @@ impl CudaMemory {
         let (mut start, bytes) = (0, bytes.max(1));
         // SAFETY: `start` is a place for an address, and a context is current.
         check(Call::Allocate, unsafe { sys::cuMemAlloc_v2(&mut start, bytes) })?;
-        Ok(CudaMemory { start, bytes, freed: AtomicBool::new(false), machine: machine.clone() })
+        let owner = Owner::Driver { freed: AtomicBool::new(false) };
+        Ok(CudaMemory { start, bytes, owner, machine: machine.clone() })
+    }
+
+    /// The `bytes` bytes at `start`, which are those of `theirs`.
+    pub(crate) fn adopted(
+        machine: &Arc<Machine>,
+        (start, bytes): (sys::CUdeviceptr, usize),
+        theirs: Box<dyn Lent>,
+    ) -> Self {
+        CudaMemory { start, bytes, owner: Owner::Theirs(Mutex::new(Some(theirs))), machine: machine.clone() }
+    }
+
+    /// Takes out what the memory was made of, a slice of `T`, once `release` is through with it.
+    ///
+    /// # Errors
+    /// [`Error::Kept`] if it was made of something else, and what `release` returns; it stays.
+    pub(crate) fn reclaim<T: Pod>(
+        &self,
+        release: impl FnOnce(&mut CudaSlice<T>) -> Outcome<()>,
+    ) -> Outcome<CudaSlice<T>> {
+        let kept = |because| Error::Kept { operation: "into_cudarc", because };
+        let Owner::Theirs(theirs) = &self.owner else { return Err(kept(Hindrance::NotAdopted)) };
+        let mut theirs = theirs.lock();
+        let found = theirs.as_deref_mut().and_then(|lent| (lent as &mut dyn Any).downcast_mut());
+        release(found.ok_or_else(|| kept(Hindrance::Cast))?)?;
+        let taken = theirs.take().and_then(|lent| (lent as Box<dyn Any>).downcast::<CudaSlice<T>>().ok());
+        taken.map(|slice| *slice).ok_or_else(|| kept(Hindrance::Cast))
     }
 
     /// Gives it back. Everything that was enqueued on it has passed.
     pub(crate) fn free(&self) -> Result<(), Fault> {
+        // What belongs to others goes back to them when it is dropped.
+        let Owner::Driver { freed } = &self.owner else { return Ok(()) };
         let _relaxed = self.machine.context.relaxed()?;
         // AcqRel: of two who free, one does.
-        if self.freed.swap(true, Ordering::AcqRel) {
+        if freed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         // SAFETY: `start` came from `cuMemAlloc` and `freed` says that it was not given back. By the caller's word nothing
         // that is enqueued uses it any more.
         let outcome = check(Call::Free, unsafe { sys::cuMemFree_v2(self.start) });
         if outcome.is_err() {
-            self.freed.store(false, Ordering::Release);
+            freed.store(false, Ordering::Release);
         }
         outcome
     }
@@ -54,8 +97,16 @@ impl CudaMemory {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
-        if !*self.freed.get_mut() {
-            self.machine.retire(Retired::Memory(self.start));
+        match &mut self.owner {
+            Owner::Driver { freed } => {
+                if !*freed.get_mut() {
+                    self.machine.retire(Retired::Memory(self.start));
+                }
+            }
+            Owner::Theirs(theirs) => {
+                let theirs = theirs.get_mut().take();
+                theirs.into_iter().for_each(|lent| self.machine.retire(Retired::Lent(lent)));
+            }
         }
     }
 }

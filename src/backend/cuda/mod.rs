@@ -4,6 +4,7 @@
 //! operation is submitted: what reads tainted bytes never reaches the driver. The device orders what does by its streams
 //! and events. Nothing here waits under a lock of the core's, but where the driver itself does.
 
+pub(crate) mod adopt;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod cache;
 pub(crate) mod callback;
@@ -14,6 +15,7 @@ pub(crate) mod execute;
 pub(crate) mod exit;
 pub(crate) mod fill;
 pub(crate) mod graph;
+pub(crate) mod guest;
 pub(crate) mod landing;
 pub(crate) mod late;
 pub(crate) mod memory;
@@ -31,6 +33,7 @@ pub(crate) mod watch;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cudarc::driver::CudaContext;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -89,6 +92,7 @@ pub(crate) struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaOptions {
     ordinal: usize,
+    context: Option<Arc<CudaContext>>,
     in_flight: usize,
     #[cfg(feature = "nvrtc")]
     kernel_cache: KernelCache,
@@ -98,6 +102,7 @@ impl Default for CudaOptions {
     fn default() -> Self {
         CudaOptions {
             ordinal: 0,
+            context: None,
             in_flight: 1024,
             #[cfg(feature = "nvrtc")]
             kernel_cache: KernelCache::default(),
@@ -114,6 +119,15 @@ impl CudaOptions {
     /// Which of the machine's devices, in the driver's order, from 0.
     pub fn ordinal(mut self, ordinal: usize) -> Self {
         self.ordinal = ordinal;
+        self
+    }
+
+    /// The context to work in, the device's primary one or another: it says which device, whatever
+    /// [`ordinal`](CudaOptions::ordinal) does, and lives as long as anything of the device does.
+    ///
+    /// Without one it is the primary context of the device, which most libraries use.
+    pub fn context(mut self, context: Arc<CudaContext>) -> Self {
+        self.context = Some(context);
         self
     }
 
@@ -138,6 +152,33 @@ impl Device<Cuda> {
     /// [`Error::Driver`], which says what is missing: a driver, a new enough one, the device.
     pub fn new(ordinal: usize) -> Outcome<Self> {
         Self::open(DeviceOptions::new().backend(CudaOptions::new().ordinal(ordinal)))
+    }
+
+    /// A CUDA device with the usual options, in a context that the program has already; see [`CudaOptions::context`] for
+    /// other options.
+    ///
+    /// ```no_run
+    /// use dacapo::cuda::{Cuda, cudarc::driver::CudaContext};
+    /// use dacapo::prelude::*;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// let context = CudaContext::new(0)?;
+    /// let theirs = context.new_stream()?;
+    /// let weights = theirs.clone_htod(&[1.0f32; 1024])?;
+    ///
+    /// let device = Device::<Cuda>::from_context(context)?;
+    /// let mut stream = device.stream()?;
+    /// // No copy, and no wait: what the stream does from here on runs after what `theirs` was given.
+    /// let weights = Buffer::from_cudarc(&mut stream, weights)?;
+    /// assert_eq!(stream.read(&weights)?, [1.0; 1024]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Driver`], which says what is missing: a new enough driver, or what the context lacks.
+    pub fn from_context(context: Arc<CudaContext>) -> Outcome<Self> {
+        Self::open(DeviceOptions::new().backend(CudaOptions::new().context(context)))
     }
 }
 
@@ -201,7 +242,10 @@ impl Driver for Cuda {
     type Exec = CudaExec;
 
     fn open(options: &CudaOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
-        let context = Context::open(options.ordinal)?;
+        let context = match &options.context {
+            Some(theirs) => Context::shared(theirs)?,
+            None => Context::open(options.ordinal)?,
+        };
         exit::prepare();
         let limits = context.limits()?;
         let fill = Fill::load(&context)?;

@@ -6,10 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cudarc::driver::CudaFunction;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
+use crate::backend::cuda::adopt::Lent;
 use crate::backend::cuda::callback::Node;
+use crate::backend::cuda::guest::captures;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::sys;
@@ -21,11 +24,15 @@ pub(crate) enum Retired {
     Memory(sys::CUdeviceptr),
     Pinned(Block),
     Module(sys::CUmodule),
+    /// Memory of another library's.
+    Lent(Box<dyn Lent>),
+    /// A function of another library's, which keeps its module.
+    Function(CudaFunction),
     /// With what its nodes refer to.
     Exec(sys::CUgraphExec, Vec<Arc<Node>>, Option<CudaPinned>),
 }
 
-// SAFETY: addresses and handles of the driver, which any thread may give back.
+// SAFETY: addresses and handles of the driver, which any thread may give back; what is lent and functions are `Send`.
 unsafe impl Send for Retired {}
 
 /// What waits, and for what.
@@ -89,8 +96,11 @@ pub(crate) fn run(machine: Arc<Machine>) {
     loop {
         let lost = machine.poison.is_set();
         let (ready, closing) = machine.retirement.next(patience, lost);
-        patience = if ready.is_empty() { (patience * 2).min(LATE) } else { SOON };
-        give_back(&machine, ready);
+        let found = ready.len();
+        let later = give_back(&machine, ready);
+        patience = if later.len() == found { (patience * 2).min(LATE) } else { SOON };
+        let closing = closing && later.is_empty();
+        later.into_iter().for_each(|item| machine.retirement.add(item, SmallVec::new()));
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
         if closing && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
             break;
@@ -112,14 +122,16 @@ fn leak(item: Retired) {
     }
 }
 
-fn give_back(machine: &Machine, ready: Vec<Retired>) {
+/// Gives back what the device is past; returns what must wait for others.
+fn give_back(machine: &Machine, ready: Vec<Retired>) -> Vec<Retired> {
+    let mut later = Vec::new();
     if ready.is_empty() {
-        return;
+        return later;
     }
     let _hold = exit::hold();
     let Ok(_relaxed) = machine.context.relaxed() else {
         ready.into_iter().for_each(leak);
-        return;
+        return later;
     };
     for item in ready {
         // Refusals leave the driver with what it did not take; there is nobody to tell.
@@ -133,6 +145,14 @@ fn give_back(machine: &Machine, ready: Vec<Retired>) {
             }
             // SAFETY: the handle came from `cuModuleLoadDataEx`; no launch of its functions is in flight, and none can come.
             Retired::Module(module) => unsafe { sys::cuModuleUnload(module) },
+            Retired::Lent(lent) => {
+                later.extend(hand_back(machine, lent).map(Retired::Lent));
+                continue;
+            }
+            Retired::Function(function) => {
+                drop(function);
+                continue;
+            }
             Retired::Exec(exec, calls, writes) => {
                 // SAFETY: the handle came from an instantiation; no launch of it is in flight, and none can come.
                 let _ = unsafe { sys::cuGraphExecDestroy(exec) };
@@ -143,5 +163,18 @@ fn give_back(machine: &Machine, ready: Vec<Retired>) {
                 continue;
             }
         };
+    }
+    later
+}
+
+/// Drops memory of another library's, which its owner frees on its stream: not while that captures, or may do so.
+fn hand_back(machine: &Machine, lent: Box<dyn Lent>) -> Option<Box<dyn Lent>> {
+    match captures(lent.stream()) {
+        Ok(false) => None,
+        Ok(true) => Some(lent),
+        Err(fault) => {
+            machine.note(&fault);
+            Some(lent)
+        }
     }
 }

@@ -172,6 +172,7 @@ calls! {
     fn cuModuleUnload(module: CUmodule);
     fn cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     fn cuStreamDestroy_v2(stream: CUstream);
+    fn cuStreamIsCapturing(stream: CUstream, capture_status: *mut CUstreamCaptureStatus);
     fn cuStreamQuery(stream: CUstream);
     fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     fn cuStreamWriteValue64_v2(stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint);
