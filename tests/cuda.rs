@@ -2,6 +2,10 @@
 //!
 //! Where there is none, each test prints that it was skipped; with `DACAPO_REQUIRE=cuda` in the environment it fails.
 
+#[path = "cuda/adopt.rs"]
+mod adopt;
+#[path = "cuda/functions.rs"]
+mod functions;
 #[path = "cuda/graphs.rs"]
 mod graphs;
 #[path = "cuda/guest.rs"]
@@ -15,15 +19,21 @@ mod kernels;
 mod limits;
 #[path = "cuda/memory.rs"]
 mod memory;
+#[path = "cuda/neighbours.rs"]
+mod neighbours;
 #[path = "cuda/opening.rs"]
 mod opening;
 #[path = "cuda/profile.rs"]
 mod profile;
+#[path = "cuda/order.rs"]
+mod order;
 #[path = "cuda/streams.rs"]
 mod streams;
 #[path = "cuda/support.rs"]
 mod support;
 #[path = "cuda/taint.rs"]
 mod taint;
+#[path = "cuda/threads.rs"]
+mod threads;
 #[path = "cuda/transfers.rs"]
 mod transfers;

@@ -168,35 +168,3 @@ fn a_ticket_becomes_done_though_nobody_waits() {
     let ticket = graph.replay(&mut stream).unwrap();
     assert!(eventually(|| ticket.is_done()));
 }
-
-#[test]
-fn two_windows_of_two_threads_stay_apart_while_a_third_works() {
-    let (device, k) = crate::device!();
-    std::thread::scope(|scope| {
-        for seed in 1..=2 {
-            let (device, k) = (&device, &k);
-            scope.spawn(move || {
-                let mut stream = device.stream().unwrap();
-                for round in 0..100 {
-                    let mut x = stream.alloc::<f32>(100 + round).unwrap();
-                    let grid = Grid::covering(100 + round);
-                    let (mut graph, ()) = stream
-                        .record(|work| (0..seed).try_for_each(|_| work.launch(&k.inc, grid, (&mut x, Len))))
-                        .unwrap();
-                    graph.replay(&mut stream).unwrap();
-                    graph.replay(&mut stream).unwrap();
-                    assert_eq!(stream.read(&x).unwrap(), vec![2.0 * seed as f32; 100 + round]);
-                }
-            });
-        }
-        scope.spawn(|| {
-            let mut stream = device.stream().unwrap();
-            for round in 0..300 {
-                let mut x = written(&mut stream, &ramp(round * 37));
-                stream.launch(&k.inc, Grid::covering(round * 37), (&mut x, Len)).unwrap();
-                let expected: Vec<f32> = ramp(round * 37).iter().map(|x| x + 1.0).collect();
-                assert_eq!(stream.read(&x).unwrap(), expected);
-            }
-        });
-    });
-}
