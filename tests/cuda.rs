@@ -37,3 +37,5 @@ mod taint;
 mod threads;
 #[path = "cuda/transfers.rs"]
 mod transfers;
+#[path = "cuda/windows.rs"]
+mod windows;
