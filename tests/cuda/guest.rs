@@ -54,7 +54,7 @@ fn eager(
         assert_eq!(block_on(a.read_async(&own).unwrap()).unwrap()[99_999], 4.0);
         b.write(&mut own, ramp(100_000)).unwrap();
         let layout = dacapo::Layout::pitched(&[10, 100], 1000).unwrap();
-        b.write_pitched(&mut own, &layout, &ramp(1000)).unwrap();
+        b.write_pitched(&mut own, &layout, ramp(1000)).unwrap();
         assert_eq!(b.read_pitched(&own, &layout).unwrap(), ramp(1000));
         assert_eq!(a.read(&zero).unwrap(), [0.0; 1000]);
     }
@@ -214,7 +214,7 @@ fn str_01_zeroing_and_pageable_writes_are_never_seen_half_done() {
     for round in 0..200 {
         let mut zeroed = stream.alloc::<f32>(large).unwrap();
         stream.launch(&k.inc, Grid::covering(large), (&mut zeroed, Len)).unwrap();
-        stream.write(&mut from, &vec![round as f32; small]).unwrap();
+        stream.write(&mut from, vec![round as f32; small]).unwrap();
         graph.replay(&mut stream).unwrap();
         assert!(stream.read(&to).unwrap().iter().all(|x| *x == round as f32 + 1.0), "round {round}");
         let sampled = stream.read(zeroed.slice(round * 1000..round * 1000 + 100_000).unwrap()).unwrap();

@@ -57,7 +57,7 @@ fn bystander(device: &Device<Cuda>, k: &Kernels, round: usize) {
     drop((x, zero));
     let expected: Vec<f32> = ramp(len).iter().map(|x| 2.0 * (x + 1.0)).collect();
     assert_eq!(stream.read(&y).unwrap(), expected, "round {round}");
-    if round % 100 == 0 {
+    if round.is_multiple_of(100) {
         stream.memory_cleanup().unwrap();
     }
 }

@@ -147,9 +147,8 @@ fn take<T: Pod>(route: &mut Route<'_, Cuda>, slice: &mut CudaSlice<T>) -> Outcom
         let queue = &queue.shared;
         backend.machine.follow(queue, TAKE, &theirs)?;
         for event in events.into_iter().flatten() {
-            // SAFETY: the event lives as long as the slice, which the caller has; `uses` found that it is in no capture, and
-            // nobody else can record it.
-            check(Call::Wait, unsafe { sys::cuStreamWaitEvent(queue.stream(), event, 0) }).map_err(absorb)?;
+            // In no capture, as `uses` found, and nobody else can record it.
+            hold_back(queue.stream(), event).map_err(absorb)?;
         }
         queue.submit(machine, seq);
         Ok(())
@@ -164,19 +163,28 @@ fn uses<T>(
     slice: &mut CudaSlice<T>,
 ) -> Outcome<(sys::CUdeviceptr, [Option<sys::CUevent>; 2])> {
     let absorb = |fault| machine.poison.absorb(fault);
-    // `cudarc` shows the events only to a stream that it makes wait for them. One that is good for nothing else: were it
-    // drawn into a capture, nothing would come after it.
+    // `cudarc` shows the events only to a stream, which it may make wait for them. One that is good for nothing else: were
+    // it drawn into a capture, nothing would come after it.
     let probe = Probe::new().map_err(absorb)?;
     // SAFETY: a stream of the current context, which is the slice's, and outlives the wrapper: that is dropped here.
     let stream = unsafe { slice.context().wrap_borrowed_stream(probe.0) };
     let (start, read) = slice.device_ptr(&stream);
     let read = event_of(read);
     let (_, written) = slice.device_ptr_mut(&stream);
-    let written = event_of(written);
+    let events = [read, event_of(written)];
+    for event in events.into_iter().flatten() {
+        hold_back(probe.0, event).map_err(absorb)?;
+    }
     if captures(probe.0).map_err(absorb)? {
         return Err(Error::TheirCapture { operation: TAKE });
     }
-    Ok((start, [read, written]))
+    Ok((start, events))
+}
+
+/// Makes what follows on `stream` wait for an event of a slice that the caller has; the context is bound.
+fn hold_back(stream: sys::CUstream, event: sys::CUevent) -> Result<(), Fault> {
+    // SAFETY: the event lives as long as the slice, the stream as long as its owner, whom every caller has.
+    check(Call::Wait, unsafe { sys::cuStreamWaitEvent(stream, event, 0) })
 }
 
 /// The event that would be recorded when `guard` is dropped, which this does not do.

@@ -117,8 +117,12 @@ fn is_idle(machine: &Machine) -> bool {
 
 /// A lost device never passes anything: what it may still touch stays what it is.
 fn leak(item: Retired) {
-    if let Retired::Exec(_, calls, _) = item {
-        std::mem::forget(calls);
+    match item {
+        Retired::Exec(_, calls, _) => std::mem::forget(calls),
+        Retired::Lent(lent) => std::mem::forget(lent),
+        Retired::Function(function) => std::mem::forget(function),
+        // Plain numbers, whatever they name.
+        Retired::Memory(_) | Retired::Pinned(_) | Retired::Module(_) => {}
     }
 }
 
