@@ -18,8 +18,10 @@ use crate::memory::allocation::Allocation;
 /// Where a range of a buffer is in the device's memory; made by [`Buffer::raw`] and [`Slice::raw`].
 ///
 /// For as long as it lives, the bytes neither move nor go back to their pool, also when the buffer is dropped. The rest
-/// of their page stays usable. What others do with the address is theirs to order: wait for the buffer's work with
-/// [`sync`](crate::Enqueue::sync) before, and for theirs after.
+/// of their page stays usable. What others do with the address is theirs to order: by [`before`](crate::Enqueue::before) and
+/// [`after`](crate::Enqueue::after) where they have streams, else by waiting for the buffer's work with
+/// [`sync`](crate::Enqueue::sync) before, and for theirs after. Keep this until their work is done, or until the stream that
+/// comes after it has used the buffer: whoever gets the bytes next knows of our uses alone.
 #[must_use = "the address is only good for as long as this lives"]
 pub struct RawBuffer<B: Backend = Host> {
     alloc: Arc<Allocation<B>>,
