@@ -163,6 +163,9 @@ fn beside_a_capture(
 fn thr_01_a_foreign_capture_in_any_mode_outlives_everything_that_we_do() {
     let Beside { context, device, theirs, .. } = crate::beside!();
     for mode in MODES {
+        // Before the capture: `cudarc`'s own allocations would end one in the global mode.
+        let lent = [theirs.alloc_zeros::<f32>(1000).unwrap(), theirs.alloc_zeros::<f32>(1000).unwrap()];
+        let mut back = None;
         beside_a_capture(&context, 1, mode, |neighbour| {
             everything(&device);
             neighbour.capture_more();
@@ -175,13 +178,16 @@ fn thr_01_a_foreign_capture_in_any_mode_outlives_everything_that_we_do() {
             neighbour.capture_more();
             // Memory that is theirs, too.
             let mut stream = device.stream().unwrap();
-            let x = Buffer::from_cudarc(&mut stream, theirs.alloc_zeros::<f32>(1000).unwrap()).unwrap();
+            let adopt = |slice| Buffer::from_cudarc(&mut stream, slice).unwrap();
+            let [x, y] = lent.map(adopt);
             stream.after(&theirs).unwrap();
             stream.before(&theirs).unwrap();
             assert_eq!(stream.read(&x).unwrap(), [0.0; 1000]);
-            drop(x.into_cudarc().unwrap());
-            drop(Buffer::from_cudarc(&mut stream, theirs.alloc_zeros::<f32>(1000).unwrap()).unwrap());
+            drop(y);
+            assert!(eventually(|| Arc::strong_count(&theirs) == 2), "one slice went back meanwhile");
+            back = Some(x.into_cudarc().unwrap());
         });
+        drop(back);
     }
     assert!(eventually(|| device.memory_usage().adopted == 0));
 }
