@@ -10,7 +10,7 @@ use dacapo::cuda::Cuda;
 use dacapo::prelude::*;
 use dacapo::{AllocationMode, CaptureOptions};
 
-use crate::neighbours::{Beside, MODES, TheirCapture, ok};
+use crate::neighbours::{Beside, MODES, TheirCapture, elsewhere, ok};
 use crate::support::{Kernels, block_on, device_with, eventually, ramp, written};
 
 /// Everything that a stream and its device can do; afterwards it is gone, but for the device.
@@ -289,7 +289,7 @@ fn the_context_that_was_current_is_current_afterwards() {
     let Beside { context, theirs, device, .. } = crate::beside!();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let elsewhere = CudaContext::new_non_primary(0, 0).unwrap();
+            elsewhere().bind_to_thread().unwrap();
             everything(&device);
             everything(&Device::<Cuda>::from_context(context.clone()).unwrap());
             let mut stream = device.stream().unwrap();
@@ -298,7 +298,7 @@ fn the_context_that_was_current_is_current_afterwards() {
             let mut current = std::ptr::null_mut();
             // SAFETY: a place for a handle.
             ok(unsafe { sys::cuCtxGetCurrent(&mut current) });
-            assert!(current == elsewhere.cu_ctx());
+            assert!(current == elsewhere().cu_ctx());
         });
         thread.join().unwrap();
     });

@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "the driver's own calls, as another library makes them")]
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, sys};
 use dacapo::cuda::Cuda;
@@ -39,6 +39,12 @@ pub fn beside() -> Option<Beside> {
     let device = Device::<Cuda>::from_context(context.clone()).unwrap();
     let k = Kernels::load(&device);
     Some(Beside { context, theirs, device, k })
+}
+
+/// Another context of the first device, which is there: the same one for all tests, since the driver takes long to end one.
+pub fn elsewhere() -> &'static Arc<CudaContext> {
+    static ELSEWHERE: OnceLock<Arc<CudaContext>> = OnceLock::new();
+    ELSEWHERE.get_or_init(|| CudaContext::new_non_primary(0, 0).unwrap())
 }
 
 /// Unpacks it, or ends the test.

@@ -4,13 +4,12 @@
 
 use std::time::Duration;
 
-use cudarc::driver::CudaContext;
 use dacapo::cuda::Cuda;
 use dacapo::prelude::*;
 use dacapo::{AnyStream, CanWait, Error};
 use static_assertions::assert_not_impl_any;
 
-use crate::neighbours::{Beside, MODES, TheirCapture, TheirGate, is_idle, set_raw};
+use crate::neighbours::{Beside, MODES, TheirCapture, TheirGate, elsewhere, is_idle, set_raw};
 use crate::support::{Gate, block_on, ramp, written};
 
 /// What is not done while a gate is closed.
@@ -162,8 +161,7 @@ fn a_stream_of_another_context_is_refused() {
     let Beside { device, k, .. } = crate::beside!();
     let mut stream = device.stream().unwrap();
     let mut x = written(&mut stream, &[0.0; 100]);
-    let elsewhere = CudaContext::new_non_primary(0, 0).unwrap();
-    let theirs = elsewhere.new_stream().unwrap();
+    let theirs = elsewhere().new_stream().unwrap();
     for outcome in [stream.after(&theirs), stream.before(&theirs)] {
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::WrongContext { object: "stream", .. }), "{error}");
@@ -201,9 +199,11 @@ fn nothing_is_ordered_from_inside_a_callback() {
     let Beside { theirs, device, .. } = crate::beside!();
     let (mut stream, mut inner) = (device.stream().unwrap(), device.stream().unwrap());
     let (sender, receiver) = std::sync::mpsc::channel();
+    // The last reference stays outside: its drop calls the driver.
+    let lent = theirs.clone();
     stream
         .host_call(move || {
-            let outcomes = [inner.after(&theirs), inner.before(&theirs)];
+            let outcomes = [inner.after(&lent), inner.before(&lent)];
             sender.send(outcomes.map(|outcome| matches!(outcome, Err(Error::InCallback { .. })))).unwrap();
         })
         .unwrap();
