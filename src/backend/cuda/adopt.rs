@@ -52,7 +52,8 @@ impl<T: Element> Buffer<T, Cuda> {
     /// The buffer is like any other, but that its memory is not the device's: it counts as
     /// [adopted](crate::MemoryReport::adopted) and under no limit, is never moved, and never becomes another buffer. Once
     /// the buffer and all graphs that use it are dropped and the device is past it, the slice is dropped, on a thread of the
-    /// device's, at a time when its stream captures nothing. [`into_cudarc`](Buffer::into_cudarc) gives it back.
+    /// device's, at a time when its stream captures nothing. [`into_cudarc`](Buffer::into_cudarc) gives it back, which is
+    /// for programs that begin captures on that very stream: one that begins in the moment of the drop would be broken.
     ///
     /// The bytes are what they are: of a slice that nothing has written, they are whatever was there.
     ///
