@@ -375,7 +375,7 @@ pub enum Hindrance {
     /// The other part of a split still lives, even if that has no elements.
     Shared,
     /// A graph uses it.
-    Graph,
+    InGraph,
     /// An open window, or a raw address, holds it.
     Held,
 }
@@ -521,7 +521,7 @@ impl std::fmt::Display for Hindrance {
             Hindrance::Shared => {
                 "the other part of the buffer's split still lives, so that this one is not the whole"
             }
-            Hindrance::Graph => "a graph uses the buffer; drop the graph",
+            Hindrance::InGraph => "a graph uses the buffer; drop the graph",
             Hindrance::Held => {
                 "an open window or a raw address holds the buffer; end the one, or drop the other"
             }

@@ -317,7 +317,7 @@ fn a_buffer_that_cannot_be_given_back_says_why_and_stays_usable() {
     assert_eq!(because, Hindrance::Held);
     let (graph, _) = recording.end().unwrap();
     let (x, because) = kept(x.into_cudarc().unwrap_err());
-    assert_eq!(because, Hindrance::Graph);
+    assert_eq!(because, Hindrance::InGraph);
     drop(graph);
 
     let x = x.cast::<u32>().unwrap();

@@ -253,7 +253,7 @@ fn hindrance<T: Element>(buffer: &Buffer<T, Cuda>) -> Option<Hindrance> {
         return Some(Hindrance::Part);
     }
     if state.members().next().is_some() {
-        return Some(Hindrance::Graph);
+        return Some(Hindrance::InGraph);
     }
     (state.pins > 0).then_some(Hindrance::Held)
 }
