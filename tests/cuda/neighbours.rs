@@ -33,8 +33,10 @@ pub struct Beside {
 
 /// `None` where there is no device, and none is required.
 pub fn beside() -> Option<Beside> {
-    device_with(dacapo::DeviceOptions::new())?;
+    // Until theirs is there, so that the context is not ended and made anew.
+    let first = device_with(dacapo::DeviceOptions::new())?;
     let context = CudaContext::new(0).unwrap();
+    drop(first);
     let theirs = context.new_stream().unwrap();
     let device = Device::<Cuda>::from_context(context.clone()).unwrap();
     let k = Kernels::load(&device);
