@@ -23,10 +23,10 @@ mod memory;
 mod neighbours;
 #[path = "cuda/opening.rs"]
 mod opening;
-#[path = "cuda/profile.rs"]
-mod profile;
 #[path = "cuda/order.rs"]
 mod order;
+#[path = "cuda/profile.rs"]
+mod profile;
 #[path = "cuda/streams.rs"]
 mod streams;
 #[path = "cuda/support.rs"]

@@ -31,9 +31,11 @@ fn adopt<S: Signature>(
     function: CudaFunction,
     block: [u32; 3],
 ) -> Result<Kernel<S, Cuda>, Error> {
+    let [x, y, z] = block;
+    let program = Program::<S>::new("times").block(x, y, z);
     // SAFETY: the function compares its index with the length, writes only the buffer, has no state and ends; where the
     // signature is another one, it is refused before any launch.
-    unsafe { Kernel::from_function(device, function, "times", block) }
+    unsafe { Kernel::from_function(device, function, &program) }
 }
 
 /// A module that is unloaded under a graph is code that is gone.
@@ -77,4 +79,26 @@ fn a_function_of_another_signature_is_refused() {
         assert!(message.contains(said) && message.contains("times"), "{message}");
     }
     adopt::<Times>(&device, function, [1024, 1, 1]).unwrap();
+}
+
+/// What an `unsafe` promise rests on must hold at every launch, wherever the code came from.
+#[test]
+fn a_function_has_the_checks_and_the_shared_memory_of_its_program() {
+    let Beside { context, device, .. } = crate::beside!();
+    let mut stream = device.stream().unwrap();
+    let mut x = written(&mut stream, &ramp(10));
+    let program = Program::<Times>::new("times").shared_memory(60 << 10).check(|_, (a, len, _)| match () {
+        () if a.is_finite() => Ok(()),
+        () => Err(format!("{len} elements times {a}")),
+    });
+    // SAFETY: as above, whatever the check lets through.
+    let kernel = unsafe { Kernel::from_function(&device, times(&context), &program) }.unwrap();
+    stream.launch(&kernel, Grid::covering(10), (2.0f32, &mut x, Len)).unwrap();
+    assert_eq!(stream.read(&x).unwrap()[9], 20.0);
+    let error = stream.launch(&kernel, Grid::covering(10), (f32::NAN, &mut x, Len)).unwrap_err();
+    assert!(error.to_string().contains("10 elements times NaN"), "{error}");
+    let greedy = program.shared_memory(1 << 30);
+    // SAFETY: refused before any launch.
+    let error = unsafe { Kernel::from_function(&device, times(&context), &greedy) }.unwrap_err();
+    assert!(error.to_string().contains("shared memory"), "{error}");
 }
