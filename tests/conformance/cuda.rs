@@ -1,0 +1,26 @@
+//! The first CUDA device of the machine.
+
+#[path = "../cuda/turn.rs"]
+mod turn;
+
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::CudaContext;
+use dacapo::{Device, DeviceOptions};
+
+/// The backend that is tested.
+pub type Subject = dacapo::Cuda;
+
+/// A device, which no other test uses as long as the calling thread lives.
+pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
+    /// The driver takes long to make a context, and would make one for each test.
+    static KEPT: OnceLock<Arc<CudaContext>> = OnceLock::new();
+    let device = turn::device_with(options)?;
+    KEPT.get_or_init(|| CudaContext::new(0).unwrap());
+    Some(device)
+}
+
+/// How often the driver was called, where the backend counts that.
+pub fn driver_calls(_: &Device<Subject>) -> Option<u64> {
+    None
+}

@@ -1,0 +1,7 @@
+//! The tests, and what they share.
+
+mod buffers;
+mod support;
+pub mod zoo;
+
+pub use super::subject;

@@ -1,0 +1,161 @@
+//! The zoo: every kernel of the suite, with a source for each backend.
+//!
+//! A kernel does the same on each of them, whatever its grid: it goes through all elements of its buffers, and stays within
+//! them by their lengths, which come last in its signature.
+
+#![allow(dead_code, reason = "a backend's tests use a part of it")]
+
+use dacapo::{Device, In, InOut, Kernel, Len, Out, Program, Signature};
+
+use super::subject::Subject;
+
+/// Elements that the kernels compute with.
+pub trait Number: bytemuck::Pod + Send + Sync {
+    /// The type's name in CUDA C++.
+    const CUDA: &'static str;
+    const ONE: Self;
+    /// The sum, which wraps where the type does.
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Number for f32 {
+    const CUDA: &'static str = "float";
+    const ONE: Self = 1.0;
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+impl Number for u32 {
+    const CUDA: &'static str = "unsigned";
+    const ONE: Self = 1;
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+}
+
+impl Number for u8 {
+    const CUDA: &'static str = "unsigned char";
+    const ONE: Self = 1;
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+}
+
+pub type Map<T> = (In<T>, Out<T>, Len<0>, Len<1>);
+pub type InPlace<T> = (InOut<T>, Len<0>);
+pub type Fill<T> = (Out<T>, T, Len<0>);
+pub type Sum<T> = (In<T>, In<T>, Out<T>, Len<0>, Len<1>, Len<2>);
+pub type Accumulate<T> = (In<T>, InOut<T>, Len<0>, Len<1>);
+
+/// A kernel of the zoo, loaded.
+pub type Loaded<S> = Kernel<S, Subject>;
+
+/// The kernels of most tests.
+pub struct Kernels<T: Number = f32> {
+    /// `out = in + 1`.
+    pub add1: Loaded<Map<T>>,
+    /// `out = in * 2`.
+    pub mul2: Loaded<Map<T>>,
+    /// `c += 1`, in place.
+    pub inc: Loaded<InPlace<T>>,
+    /// `b = v`.
+    pub fill: Loaded<Fill<T>>,
+    /// `out = a + b`.
+    pub sum: Loaded<Sum<T>>,
+}
+
+impl<T: Number> Kernels<T> {
+    pub fn load(device: &Device<Subject>) -> Self {
+        Kernels {
+            add1: add1().load(device).unwrap(),
+            mul2: mul2().load(device).unwrap(),
+            inc: inc().load(device).unwrap(),
+            fill: fill().load(device).unwrap(),
+            sum: sum().load(device).unwrap(),
+        }
+    }
+}
+
+/// `out = in + 1`.
+pub fn add1<T: Number>() -> Program<Map<T>> {
+    let program = Program::<Map<T>>::new("add1")
+        .host(|(x, y, ..), _| y.iter_mut().zip(x).for_each(|(y, x)| *y = x.plus(T::ONE)));
+    each(
+        program,
+        &format!("const {T}* x, {T}* y, u64 nx, u64 ny", T = T::CUDA),
+        "min(nx, ny)",
+        "y[i] = x[i] + 1;",
+    )
+}
+
+/// `out = in * 2`.
+pub fn mul2<T: Number>() -> Program<Map<T>> {
+    let program = Program::<Map<T>>::new("mul2")
+        .host(|(x, y, ..), _| y.iter_mut().zip(x).for_each(|(y, x)| *y = x.plus(*x)));
+    each(
+        program,
+        &format!("const {T}* x, {T}* y, u64 nx, u64 ny", T = T::CUDA),
+        "min(nx, ny)",
+        "y[i] = x[i] + x[i];",
+    )
+}
+
+/// `c += 1`, in place.
+pub fn inc<T: Number>() -> Program<InPlace<T>> {
+    let program =
+        Program::<InPlace<T>>::new("inc").host(|(c, _), _| c.iter_mut().for_each(|c| *c = c.plus(T::ONE)));
+    each(program, &format!("{T}* c, u64 n", T = T::CUDA), "n", "c[i] = c[i] + 1;")
+}
+
+/// `b = v`.
+pub fn fill<T: Number>() -> Program<Fill<T>> {
+    let program = Program::<Fill<T>>::new("fill").host(|(b, v, _), _| b.fill(v));
+    each(program, &format!("{T}* b, {T} v, u64 n", T = T::CUDA), "n", "b[i] = v;")
+}
+
+/// `out = a + b`.
+pub fn sum<T: Number>() -> Program<Sum<T>> {
+    let program = Program::<Sum<T>>::new("sum").host(|(a, b, out, ..), _| {
+        out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a.plus(*b));
+    });
+    let params = format!("const {T}* a, const {T}* b, {T}* out, u64 na, u64 nb, u64 n", T = T::CUDA);
+    each(program, &params, "min(n, min(na, nb))", "out[i] = a[i] + b[i];")
+}
+
+/// `sum += x`.
+pub fn accumulate<T: Number>() -> Program<Accumulate<T>> {
+    let program = Program::<Accumulate<T>>::new("accumulate").host(|(x, sum, ..), _| {
+        sum.iter_mut().zip(x).for_each(|(sum, x)| *sum = sum.plus(*x));
+    });
+    let params = format!("const {T}* x, {T}* sum, u64 nx, u64 n", T = T::CUDA);
+    each(program, &params, "min(n, nx)", "sum[i] = sum[i] + x[i];")
+}
+
+/// The program with a source in CUDA C++, which does `body` once for every `i` below `count`, whatever the grid.
+///
+/// Whoever adds a kernel must see to it that `count` is at most the length of every buffer that `body` indexes with `i`, that
+/// it compares every other index with the length of what it indexes, and that it writes nothing of another `i`.
+#[cfg(all(feature = "cuda", feature = "nvrtc"))]
+pub fn each<S: Signature>(program: Program<S>, params: &str, count: &str, body: &str) -> Program<S> {
+    let source = format!(
+        "typedef unsigned long long u64;
+        extern \"C\" __global__ void kernel({params}) {{
+            const u64 threads = blockDim.x * blockDim.y * blockDim.z;
+            const u64 thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+            const u64 blocks = (u64)gridDim.x * gridDim.y * gridDim.z;
+            const u64 block = ((u64)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+            const u64 count = {count};
+            for (u64 i = block * threads + thread; i < count; i += blocks * threads) {{ {body} }}
+        }}"
+    );
+    // SAFETY: every kernel of the zoo keeps to the rules of this function, so that it stays within its buffers, no two threads
+    // touch one element, and it ends; and it has no state.
+    unsafe { program.cuda(&source, "kernel") }
+}
+
+/// The program as it is: only the host is tested.
+#[cfg(not(all(feature = "cuda", feature = "nvrtc")))]
+pub fn each<S: Signature>(program: Program<S>, _params: &str, _count: &str, _body: &str) -> Program<S> {
+    program
+}

@@ -1,0 +1,59 @@
+//! The one device of the machine, which the tests of a binary use one after the other.
+
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dacapo::cuda::Cuda;
+use dacapo::{Device, DeviceOptions};
+
+thread_local! {
+    static TURN: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Waits until no other test uses the device, for the rest of the calling thread.
+///
+/// To load code, and perhaps to free memory, the driver waits for all work of its context, and lets nobody in meanwhile: a
+/// test that holds a stream up would never come to let it go.
+fn take_turn() {
+    static ONE: Mutex<()> = Mutex::new(());
+    TURN.with_borrow_mut(|turn| {
+        if turn.is_none() {
+            *turn = Some(ONE.lock().unwrap_or_else(PoisonError::into_inner));
+            assert!(eventually(|| threads() == 0), "the devices of the test before are gone");
+        }
+    });
+}
+
+/// How many threads of devices there are.
+pub fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("dacapo-cuda")).count()
+}
+
+/// The device, unless there is none and none is required.
+pub fn device_with(options: DeviceOptions<Cuda>) -> Option<Device<Cuda>> {
+    take_turn();
+    match Device::open(options) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            let required = std::env::var("DACAPO_REQUIRE").is_ok_and(|what| what.contains("cuda"));
+            assert!(!required, "a CUDA device is required: {error}");
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Whether it comes true before a long time has passed.
+pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(20) {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    false
+}
