@@ -20,6 +20,11 @@ pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
     Some(device)
 }
 
+/// The options with which the nodes of a graph run side by side: any.
+pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
+    options
+}
+
 /// How often the driver was called, where the backend counts that.
 pub fn driver_calls(_: &Device<Subject>) -> Option<u64> {
     None

@@ -1,5 +1,6 @@
 //! The host.
 
+use dacapo::host::HostOptions;
 use dacapo::{Call, Device, DeviceOptions};
 
 /// The backend that is tested.
@@ -8,6 +9,11 @@ pub type Subject = dacapo::Host;
 /// A device.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
     Some(Device::open(options).unwrap())
+}
+
+/// The options with which the nodes of a graph run side by side.
+pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
+    options.backend(HostOptions::new().threads(3))
 }
 
 /// How often the driver was called, where the backend counts that, but for what happens by itself at any moment: releases

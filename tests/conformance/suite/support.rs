@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use dacapo::{Element, Error, ErrorKind, MemoryUsage, ReadFuture};
 
 pub use super::subject::{self, Subject, open};
-pub use super::zoo::{self, Kernels, Number};
+pub use super::zoo::{Kernels, Number};
 #[allow(unused_imports, reason = "the library's names that need no backend, for all tests")]
 pub use dacapo::{
     Enqueue, Grid, In, InOut, Len, NoCapture, Out, Prepared, Program, Recording, Slice, SliceMut, Touches,
@@ -113,6 +113,11 @@ impl Gate {
     }
 
     pub fn open(self) {}
+}
+
+/// An operation that was to write `buffer`, and fails after its call returned.
+pub fn fail_late<T: Number>(stream: &mut impl Enqueue<Subject>, buffer: &mut Buffer<T>) {
+    stream.host_call_with(Touches::new().writes(buffer), || panic!("a callback that always fails")).unwrap();
 }
 
 /// Whether what the stream was last asked for is not done yet.

@@ -77,6 +77,8 @@ impl<T: Number> Kernels<T> {
     }
 }
 
+pub type Sum3<T> = (In<T>, In<T>, In<T>, Out<T>, Len<0>, Len<1>, Len<2>, Len<3>);
+
 /// `out = in + 1`.
 pub fn add1<T: Number>() -> Program<Map<T>> {
     let program = Program::<Map<T>>::new("add1")
@@ -121,6 +123,31 @@ pub fn sum<T: Number>() -> Program<Sum<T>> {
     });
     let params = format!("const {T}* a, const {T}* b, {T}* out, u64 na, u64 nb, u64 n", T = T::CUDA);
     each(program, &params, "min(n, min(na, nb))", "out[i] = a[i] + b[i];")
+}
+
+/// `out = a + b + c`.
+pub fn sum3<T: Number>() -> Program<Sum3<T>> {
+    let program = Program::<Sum3<T>>::new("sum3").host(|(a, b, c, out, ..), _| {
+        (0..out.len()).for_each(|i| out[i] = a[i].plus(b[i]).plus(c[i]));
+    });
+    let lengths = "u64 na, u64 nb, u64 nc, u64 n";
+    let params = format!("const {T}* a, const {T}* b, const {T}* c, {T}* out, {lengths}", T = T::CUDA);
+    each(program, &params, "min(min(n, nc), min(na, nb))", "out[i] = a[i] + b[i] + c[i];")
+}
+
+/// A kernel of this name that changes nothing.
+pub fn named<T: Number>(name: &str) -> Program<InPlace<T>> {
+    let program = Program::<InPlace<T>>::new(name).host(|_, _| {});
+    each(program, &format!("{T}* c, u64 n", T = T::CUDA), "n", "")
+}
+
+/// `out = in * 3 + 1`.
+pub fn triple1() -> Program<Map<u32>> {
+    let program = Program::<Map<u32>>::new("triple1").host(|(x, y, ..), _| {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = x.wrapping_mul(3).wrapping_add(1));
+    });
+    let params = "const unsigned* x, unsigned* y, u64 nx, u64 ny";
+    each(program, params, "min(nx, ny)", "y[i] = x[i] * 3 + 1;")
 }
 
 /// `sum += x`.

@@ -5,11 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dacapo::prelude::*;
-use dacapo::{CaptureOptions, Error, ErrorKind, Order, Pass};
+use dacapo::{Error, ErrorKind, Order, Pass};
 
-use crate::assert_usable;
-use crate::support::{LEN, all, filled, grid, working};
+use super::support::*;
 
 /// An error of the user's own.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -19,7 +17,7 @@ struct Missing(u32);
 /// A warm-up that did not execute would warm nothing, and a recording that did would count twice.
 #[test]
 fn capture_runs_its_closure_twice_and_only_the_first_run_executes() {
-    let (device, k) = working(2);
+    let Some((device, k)) = working(2) else { return };
     let mut stream = device.stream().unwrap();
     let mut c = filled(&mut stream, 0.0);
     let calls = Arc::new(AtomicUsize::new(0));
@@ -34,7 +32,7 @@ fn capture_runs_its_closure_twice_and_only_the_first_run_executes() {
             work.host_call(move || {
                 calls.fetch_add(1, Ordering::Relaxed);
             })?;
-            work.launch(&k.inc, grid(), (&mut c,))
+            work.launch(&k.inc, grid(), (&mut c, Len))
         })
         .unwrap();
     assert_eq!(*passes.borrow(), [(Pass::WarmUp, false), (Pass::Recording, true)]);
@@ -50,7 +48,7 @@ fn capture_runs_its_closure_twice_and_only_the_first_run_executes() {
 /// What the warm-up returned belongs to memory that no replay writes.
 #[test]
 fn what_capture_returns_comes_from_the_recording() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let x = filled(&mut stream, 1.0);
     let mut runs = 0;
@@ -58,7 +56,7 @@ fn what_capture_returns_comes_from_the_recording() {
         .capture(|work| {
             runs += 1;
             let mut out = work.alloc::<f32>(LEN)?;
-            work.launch(&k.add1, grid(), (&x, &mut out))?;
+            work.launch(&k.add1, grid(), (&x, &mut out, Len, Len))?;
             Ok((runs, out))
         })
         .unwrap();
@@ -71,13 +69,13 @@ fn what_capture_returns_comes_from_the_recording() {
 /// A closure that could run twice could not be moved into.
 #[test]
 fn record_runs_its_closure_once_and_executes_nothing() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let mut c = filled(&mut stream, 0.0);
     let moved_in = String::from("moved in and out");
     let (mut graph, (pass, text)) = stream
         .record(|work| {
-            work.launch(&k.inc, grid(), (&mut c,))?;
+            work.launch(&k.inc, grid(), (&mut c, Len))?;
             Ok((work.pass(), moved_in))
         })
         .unwrap();
@@ -90,21 +88,21 @@ fn record_runs_its_closure_once_and_executes_nothing() {
 /// The short forms would be useless if they could say less than the long one.
 #[test]
 fn options_reach_the_graph_in_every_form() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let (mut x, mut y) = (filled(&mut stream, 0.0), filled(&mut stream, 0.0));
     let sequential = || CaptureOptions::new().order(Order::Sequential);
     let mut step = |work: &mut Work<'_>| {
-        work.launch(&k.inc, grid(), (&mut x,))?;
-        work.launch(&k.inc, grid(), (&mut y,))
+        work.launch(&k.inc, grid(), (&mut x, Len))?;
+        work.launch(&k.inc, grid(), (&mut y, Len))
     };
     let (free, ()) = stream.record(&mut step).unwrap();
     let (recorded, ()) = stream.record_with(sequential(), &mut step).unwrap();
     let (captured, ()) = stream.capture_with(sequential(), &mut step).unwrap();
     assert_eq!((free.edges(), recorded.edges(), captured.edges()), (0, 1, 1));
     let mut recording = stream.prepare_with(sequential()).unwrap().begin().unwrap();
-    recording.launch(&k.inc, grid(), (&mut x,)).unwrap();
-    recording.launch(&k.inc, grid(), (&mut y,)).unwrap();
+    recording.launch(&k.inc, grid(), (&mut x, Len)).unwrap();
+    recording.launch(&k.inc, grid(), (&mut y, Len)).unwrap();
     assert_eq!(recording.end().unwrap().0.edges(), 1);
 }
 
@@ -112,13 +110,13 @@ fn options_reach_the_graph_in_every_form() {
 #[test]
 fn an_error_in_either_pass_closes_the_window_and_is_the_one_that_was_returned() {
     for failing in [Pass::WarmUp, Pass::Recording] {
-        let (device, k) = working(1);
+        let Some((device, k)) = working(1) else { return };
         let mut stream = device.stream().unwrap();
         let mut c = filled(&mut stream, 0.0);
         let mut runs = 0;
         let outcome = stream.capture(|work| {
             runs += 1;
-            work.launch(&k.inc, grid(), (&mut c,))?;
+            work.launch(&k.inc, grid(), (&mut c, Len))?;
             if work.pass() == failing { Err(Error::step(Missing(7))) } else { Ok(()) }
         });
         let error = outcome.unwrap_err();
@@ -136,12 +134,12 @@ fn an_error_in_either_pass_closes_the_window_and_is_the_one_that_was_returned() 
 #[test]
 fn a_panic_in_either_pass_closes_the_window() {
     for failing in [Pass::WarmUp, Pass::Recording] {
-        let (device, k) = working(1);
+        let Some((device, k)) = working(1) else { return };
         let mut stream = device.stream().unwrap();
         let mut c = filled(&mut stream, 0.0);
         let caught = catch_unwind(AssertUnwindSafe(|| {
             stream.capture(|work| {
-                work.launch(&k.inc, grid(), (&mut c,))?;
+                work.launch(&k.inc, grid(), (&mut c, Len))?;
                 assert!(work.pass() != failing, "a step that gives up");
                 Ok(())
             })
@@ -156,7 +154,7 @@ fn a_panic_in_either_pass_closes_the_window() {
 /// A step that ignores a refused launch would else become a graph that misses it.
 #[test]
 fn record_returns_a_failure_that_the_step_ignored() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let (x, mut y) = (stream.alloc::<f32>(8).unwrap(), stream.alloc::<f32>(4).unwrap());
     let outcome = stream.record(|work| {
@@ -171,7 +169,7 @@ fn record_returns_a_failure_that_the_step_ignored() {
 /// `Doomed` tells the step that something went wrong before; whoever called `record` wants to know what.
 #[test]
 fn record_returns_the_first_failure_where_the_step_stumbled_over_it_later() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let (x, mut y) = (stream.alloc::<f32>(8).unwrap(), stream.alloc::<f32>(4).unwrap());
     let outcome = stream.record(|work| {
@@ -188,7 +186,7 @@ fn record_returns_the_first_failure_where_the_step_stumbled_over_it_later() {
 /// The cause travels with what it left unwritten, and whoever finds it there asks for the user's own error too.
 #[test]
 fn the_users_error_is_found_under_whatever_carries_it() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let mut born = None;
     let outcome = stream.record(|work| -> Result<(), Error> {
@@ -209,7 +207,7 @@ fn the_users_error_is_found_under_whatever_carries_it() {
 /// The caller hears what the step has to say; the bytes keep why nothing wrote them.
 #[test]
 fn a_users_error_after_an_ignored_failure_comes_out_and_the_first_failure_stays_with_the_bytes() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let (x, mut y) = (stream.alloc::<f32>(8).unwrap(), stream.alloc::<f32>(4).unwrap());
     let mut born = None;
@@ -232,7 +230,7 @@ fn a_users_error_around_one_of_ours_is_kept_whole() {
         layer: u32,
         source: Error,
     }
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let (x, mut y) = (stream.alloc::<f32>(8).unwrap(), stream.alloc::<f32>(4).unwrap());
     let outcome = stream.record(|work| {

@@ -2,16 +2,14 @@
 
 use std::thread;
 
-use dacapo::prelude::*;
 use dacapo::{Error, WindowPhase};
 
-use crate::assert_usable;
-use crate::support::{LEN, all, filled, grid, working};
+use super::support::*;
 
 /// Capture state that lived in a thread would be lost, or left behind, on the way.
 #[test]
 fn every_transition_may_happen_on_a_thread_of_its_own() {
-    let (device, k) = working(2);
+    let Some((device, k)) = working(2) else { return };
     let k = std::sync::Arc::new(k);
     let mut stream = device.stream().unwrap();
     let x = filled(&mut stream, 1.0);
@@ -23,7 +21,7 @@ fn every_transition_may_happen_on_a_thread_of_its_own() {
     let kernels = k.clone();
     let (recording, y) = thread::spawn(move || {
         let mut recording = recording;
-        recording.launch(&kernels.add1, grid(), (&x, &mut y)).unwrap();
+        recording.launch(&kernels.add1, grid(), (&x, &mut y, Len, Len)).unwrap();
         (recording, y)
     })
     .join()
@@ -43,7 +41,7 @@ fn every_transition_may_happen_on_a_thread_of_its_own() {
 /// A window closes wherever its stream happens to be dropped.
 #[test]
 fn a_window_that_is_dropped_cancelled_or_aborted_on_another_thread_is_closed() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let status = device.captures();
     let prepared = device.stream().unwrap().prepare().unwrap();
     let recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
@@ -65,7 +63,7 @@ fn a_window_that_is_dropped_cancelled_or_aborted_on_another_thread_is_closed() {
 #[test]
 fn any_number_of_windows_may_be_open_at_once() {
     const WINDOWS: usize = 50;
-    let (device, k) = working(2);
+    let Some((device, k)) = working(2) else { return };
     let status = device.captures();
     let mut neighbour = device.stream().unwrap();
     let mut counters: Vec<_> = (0..WINDOWS).map(|_| neighbour.alloc::<f32>(LEN).unwrap()).collect();
@@ -76,7 +74,7 @@ fn any_number_of_windows_may_be_open_at_once() {
         for (i, (recording, c)) in open.iter_mut().zip(&mut counters).enumerate() {
             // As many launches as its number says, up to three.
             if round <= i % 3 {
-                recording.launch(&k.inc, grid(), (&mut *c,)).unwrap();
+                recording.launch(&k.inc, grid(), (&mut *c, Len)).unwrap();
             }
         }
         // Beside them all, a neighbour works, waits and captures.
@@ -103,7 +101,7 @@ fn any_number_of_windows_may_be_open_at_once() {
 /// A stream that is leaked runs no destructor: its window must cost its neighbours nothing, and be found and ended.
 #[test]
 fn a_forgotten_recording_harms_nobody_until_it_is_evicted() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let status = device.captures();
     let mut neighbour = device.stream().unwrap();
     let mut x = filled(&mut neighbour, 1.0);
@@ -114,9 +112,9 @@ fn a_forgotten_recording_harms_nobody_until_it_is_evicted() {
     let forgotten = device.stream().unwrap();
     let id = forgotten.id();
     let mut recording = forgotten.prepare().unwrap().begin().unwrap();
-    recording.launch(&k.add1, grid(), (&only_there, &mut x)).unwrap();
+    recording.launch(&k.add1, grid(), (&only_there, &mut x, Len, Len)).unwrap();
     let mut born = recording.alloc::<f32>(LEN).unwrap();
-    recording.launch(&k.add1, grid(), (&kept, &mut born)).unwrap();
+    recording.launch(&k.add1, grid(), (&kept, &mut born, Len, Len)).unwrap();
     std::mem::forget(recording);
     drop(only_there);
 
@@ -148,13 +146,13 @@ fn a_forgotten_recording_harms_nobody_until_it_is_evicted() {
 /// The same for one that had only prepared.
 #[test]
 fn a_forgotten_prepared_stream_harms_nobody_until_it_is_evicted() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let status = device.captures();
     let mut prepared = device.stream().unwrap().prepare().unwrap();
     let mut x = filled(&mut prepared, 1.0);
     std::mem::forget(prepared);
     let mut neighbour = device.stream().unwrap();
-    neighbour.launch(&k.inc, grid(), (&mut x,)).unwrap();
+    neighbour.launch(&k.inc, grid(), (&mut x, Len)).unwrap();
     assert!(all(&neighbour.read(&x).unwrap(), 2.0));
     assert_usable(&mut neighbour, &k);
     let [(window, WindowPhase::Prepared)] = status.windows()[..] else {

@@ -2,17 +2,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dacapo::prelude::*;
-use dacapo::{AllocationMode, DeviceOptions, Error, Pass};
+use dacapo::{AllocationMode, Error, Pass};
 
-use crate::support::{LEN, all, eventually, filled, grid, stepped, working};
+use super::support::*;
 
 const BYTES: usize = LEN * size_of::<f32>();
 
 /// Rounding a few large buffers up to whole pages of a pool would waste most of a small device.
 #[test]
 fn a_dedicated_buffer_has_a_page_of_exactly_its_size() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     assert_eq!(device.memory_usage().held, 0);
     let (pass, buffer) = stream
@@ -27,22 +26,24 @@ fn a_dedicated_buffer_has_a_page_of_exactly_its_size() {
 /// A pool that kept a dedicated page would hold what its owner asked to be given back.
 #[test]
 fn a_dedicated_page_goes_back_to_the_driver_when_its_work_is_done_and_not_before() {
-    let (device, stepper, _) = stepped(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let mut buffer =
         stream.allocating(AllocationMode::Dedicated, |work| work.alloc_scratch::<f32>(LEN)).unwrap();
+    let gate = Gate::close(&mut stream);
     stream.fill(&mut buffer, 1.0).unwrap();
     drop(buffer);
     let usage = device.memory_usage();
     assert_eq!((usage.held, usage.in_use, usage.pending), (BYTES, 0, BYTES), "the fill still needs it");
-    assert_eq!(stepper.run_all(), 1);
+    gate.open();
+    stream.sync().unwrap();
     assert!(eventually(|| device.memory_usage().held == 0));
 }
 
 /// Two small buffers in one page is what a pool is for.
 #[test]
 fn pooled_buffers_share_a_page_that_the_pool_keeps() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let first = filled(&mut stream, 1.0);
     let held = device.memory_usage().held;
@@ -60,7 +61,7 @@ fn pooled_buffers_share_a_page_that_the_pool_keeps() {
 /// A mode that stuck after an early return would change how the whole program allocates.
 #[test]
 fn the_mode_ends_with_its_scope_also_on_an_error_and_on_a_panic() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let pooled = |stream: &mut Stream| {
         let kept = filled(stream, 0.0);
@@ -88,7 +89,7 @@ fn the_mode_ends_with_its_scope_also_on_an_error_and_on_a_panic() {
 /// Work in such a scope is the stream's own: in its order, and nowhere else.
 #[test]
 fn work_in_an_allocation_scope_is_work_of_the_stream() {
-    let (device, k) = working(2);
+    let Some((device, k)) = working(2) else { return };
     let mut stream = device.stream().unwrap();
     let x = filled(&mut stream, 1.0);
     let id = stream.id();
@@ -96,14 +97,14 @@ fn work_in_an_allocation_scope_is_work_of_the_stream() {
         .allocating(AllocationMode::Dedicated, |work| {
             assert_eq!(work.stream_id(), id);
             let mut y = work.alloc_scratch::<f32>(LEN)?;
-            work.launch(&k.add1, grid(), (&x, &mut y))?;
+            work.launch(&k.add1, grid(), (&x, &mut y, Len, Len))?;
             Ok(y)
         })
         .unwrap();
     let (mut graph, z) = stream
         .record(|work| {
             let mut z = work.alloc::<f32>(LEN)?;
-            work.launch(&k.mul2, grid(), (&y, &mut z))?;
+            work.launch(&k.mul2, grid(), (&y, &mut z, Len, Len))?;
             Ok(z)
         })
         .unwrap();
@@ -115,7 +116,7 @@ fn work_in_an_allocation_scope_is_work_of_the_stream() {
 #[test]
 fn a_limit_holds_in_both_modes_and_free_pages_make_room() {
     let limit = 3 * BYTES;
-    let device = Device::<Host>::open(DeviceOptions::new().max_streams(1).memory_limit(limit)).unwrap();
+    let Some(device) = open(DeviceOptions::new().max_streams(1).memory_limit(limit)) else { return };
     let mut stream = device.stream().unwrap();
     let mut dedicated =
         || stream.allocating(AllocationMode::Dedicated, |work| work.alloc_scratch::<f32>(LEN));

@@ -1,17 +1,14 @@
 //! Refused transitions: what they say, and what they give back.
 
-use dacapo::host::Severity;
-use dacapo::prelude::*;
-use dacapo::{Call, CaptureOptions, Error, Refused};
+use dacapo::{Error, Refused};
 
-use crate::assert_usable;
-use crate::support::{filled, grid, working};
+use super::support::*;
 
 /// A consumed stream that did not come back would cost its owner every later frame.
 #[test]
 fn a_refused_prepare_gives_a_usable_stream_back() {
-    let (device, k) = working(1);
-    let (elsewhere, _) = working(1);
+    let Some((device, k)) = working(1) else { return };
+    let Some((elsewhere, _)) = working(1) else { return };
     let mut foreign = elsewhere.stream().unwrap();
     let (graph, ()) = foreign.record(|_| Ok(())).unwrap();
     let stream = device.stream().unwrap();
@@ -25,18 +22,8 @@ fn a_refused_prepare_gives_a_usable_stream_back() {
 }
 
 #[test]
-fn a_refused_begin_gives_a_usable_stream_back() {
-    let (device, k) = working(1);
-    let prepared = device.stream().unwrap().prepare().unwrap();
-    device.faults().fail_nth(Call::Begin, 1, Severity::Call);
-    let (mut stream, error) = prepared.begin().unwrap_err().into_parts();
-    assert!(matches!(error, Error::Driver { call: Call::Begin, .. }), "{error}");
-    assert_usable(&mut stream, &k);
-}
-
-#[test]
 fn a_begin_after_an_eviction_gives_a_usable_stream_back() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let prepared = device.stream().unwrap().prepare().unwrap();
     device.evict(prepared.window().unwrap()).unwrap();
     let (mut stream, error) = prepared.begin().unwrap_err().into_parts();
@@ -44,37 +31,19 @@ fn a_begin_after_an_eviction_gives_a_usable_stream_back() {
     assert_usable(&mut stream, &k);
 }
 
-#[test]
-fn a_refused_end_gives_a_usable_stream_back() {
-    for call in [Call::End, Call::Seal, Call::Allocate] {
-        let (device, k) = working(1);
-        let mut stream = device.stream().unwrap();
-        let (x, mut y) = (filled(&mut stream, 1.0), filled(&mut stream, 0.0));
-        let mut recording = stream.prepare().unwrap().begin().unwrap();
-        let mut t = recording.alloc_scratch::<f32>(x.len()).unwrap();
-        recording.launch(&k.add1, grid(), (&x, &mut t)).unwrap();
-        recording.launch(&k.add1, grid(), (&t, &mut y)).unwrap();
-        drop(t);
-        device.faults().fail_nth(call, 1, Severity::Call);
-        let (mut stream, error) = recording.end().unwrap_err().into_parts();
-        assert!(matches!(&error, Error::Driver { call: refused, .. } if *refused == call), "{error}");
-        assert_usable(&mut stream, &k);
-    }
-}
-
 /// Giving up before the recording began, or in the middle of it, is no failure.
 #[test]
 fn cancel_and_abort_give_a_usable_stream_back() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let mut c = filled(&mut stream, 0.0);
     let mut prepared = stream.prepare().unwrap();
-    prepared.launch(&k.inc, grid(), (&mut c,)).unwrap();
+    prepared.launch(&k.inc, grid(), (&mut c, Len)).unwrap();
     let mut stream = prepared.cancel();
     assert_eq!(stream.read(&c).unwrap()[0], 1.0, "what the warm-up did stays done");
     assert_usable(&mut stream, &k);
     let mut recording = stream.prepare().unwrap().begin().unwrap();
-    recording.launch(&k.inc, grid(), (&mut c,)).unwrap();
+    recording.launch(&k.inc, grid(), (&mut c, Len)).unwrap();
     let mut stream = recording.abort();
     assert_eq!(stream.read(&c).unwrap()[0], 1.0, "nothing of the recording ran");
     assert_usable(&mut stream, &k);
@@ -93,8 +62,8 @@ fn a_refusal_is_an_error_like_any_other() {
         drop(stream.prepare_with(options)?);
         Ok(())
     }
-    let (device, _) = working(1);
-    let (elsewhere, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
+    let Some((elsewhere, _)) = working(1) else { return };
     let (graph, ()) = elsewhere.stream().unwrap().record(|_| Ok(())).unwrap();
     let options = CaptureOptions::new().share_arena(&graph);
     let error = by_question_mark(device.stream().unwrap(), options.clone()).unwrap_err();
@@ -109,7 +78,7 @@ fn a_refusal_is_an_error_like_any_other() {
 /// A failed cast that dropped its buffer would lose what is in it.
 #[test]
 fn a_refused_cast_gives_the_buffer_back() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let mut bytes = stream.alloc::<u8>(7).unwrap();
     stream.fill(&mut bytes, 9).unwrap();

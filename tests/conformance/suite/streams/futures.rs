@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dacapo::prelude::*;
 use dacapo::{Error, ReadFuture};
 
-use crate::support::{Baseline, all, block_on, eventually, filled, grid, poll, stepped, working};
+use super::support::*;
 
 /// Counts how often it is woken.
 #[derive(Default)]
@@ -54,12 +53,12 @@ impl Future for Join {
 /// No runtime is named anywhere: an executor of ten lines must do.
 #[test]
 fn reads_in_flight_resolve_on_any_executor() {
-    let (device, k) = working(2);
+    let Some((device, k)) = working(2) else { return };
     let mut streams = [device.stream().unwrap(), device.stream().unwrap()];
     let mut c = filled(&mut streams[0], 0.0);
     let futures = (0..20).map(|i| {
         let stream = &mut streams[i % 2];
-        stream.launch(&k.inc, grid(), (&mut c,)).unwrap();
+        stream.launch(&k.inc, grid(), (&mut c, Len)).unwrap();
         (stream.read_async(&c).unwrap(), None)
     });
     let futures = Join(futures.collect());
@@ -72,53 +71,57 @@ fn reads_in_flight_resolve_on_any_executor() {
 /// A future that was woken too early spins, and one that is not woken hangs.
 #[test]
 fn a_future_wakes_once_when_its_read_ran() {
-    let (device, stepper, _) = stepped(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let x = filled(&mut stream, 6.0);
     let mut future = stream.read_async(&x).unwrap();
-    stepper.run_all();
+    stream.sync().unwrap();
     assert!(all(&poll(&mut future).unwrap().unwrap(), 6.0), "ready before it was ever polled");
 
+    let gate = Gate::close(&mut stream);
     let mut future = stream.read_async(&x).unwrap();
     let bell = Arc::new(Bell::default());
     assert!(poll_with(&mut future, &bell).is_pending());
     assert_eq!(bell.rung(), 0);
-    assert!(stepper.step(stream.id()));
-    assert_eq!(bell.rung(), 1);
+    gate.open();
+    assert!(eventually(|| bell.rung() == 1));
     assert!(matches!(poll_with(&mut future, &bell), Poll::Ready(Ok(read)) if all(&read, 6.0)));
-    stepper.run_all();
+    stream.sync().unwrap();
     assert_eq!(bell.rung(), 1);
 }
 
 /// A future that moved to another task must wake that one.
 #[test]
 fn the_waker_of_the_last_poll_is_the_one_that_is_woken() {
-    let (device, stepper, _) = stepped(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let x = filled(&mut stream, 6.0);
+    let gate = Gate::close(&mut stream);
     let mut future = stream.read_async(&x).unwrap();
     let (first, last) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
     assert!(poll_with(&mut future, &first).is_pending());
     assert!(poll_with(&mut future, &last).is_pending());
-    stepper.run_all();
-    assert_eq!((first.rung(), last.rung()), (0, 1));
+    gate.open();
+    assert!(eventually(|| last.rung() == 1));
+    assert_eq!(first.rung(), 0);
 }
 
 /// The device writes what a dropped future left behind: it must not be the future's memory.
 #[test]
 fn dropping_a_future_early_is_safe_and_leaves_nothing_behind() {
-    let (device, stepper, _) = stepped(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let baseline = Baseline::take(&mut stream);
     let x = filled(&mut stream, 6.0);
+    let gate = Gate::close(&mut stream);
     let mut polled = stream.read_async(&x).unwrap();
     let bell = Arc::new(Bell::default());
     assert!(poll_with(&mut polled, &bell).is_pending());
     drop(polled);
     drop(stream.read_async(&x).unwrap());
     drop(x);
-    stepper.run_all();
-    assert_eq!(Arc::strong_count(&bell), 1, "the waker went with the read");
+    gate.open();
+    assert!(eventually(|| Arc::strong_count(&bell) == 1), "the waker went with the read");
     let y = filled(&mut stream, 7.0);
     assert!(all(&stream.read(&y).unwrap(), 7.0));
     drop(y);
@@ -128,7 +131,7 @@ fn dropping_a_future_early_is_safe_and_leaves_nothing_behind() {
 /// A task outlives the scope that started its read: the read must keep what it needs.
 #[test]
 fn a_future_outlives_its_buffer_and_its_stream_on_another_thread() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let x = filled(&mut stream, 8.0);
     let future = stream.read_async(&x).unwrap();
@@ -140,19 +143,21 @@ fn a_future_outlives_its_buffer_and_its_stream_on_another_thread() {
 /// A read takes what is there in its place of the order, not what is there when somebody looks.
 #[test]
 fn a_future_gives_what_was_there_when_it_was_asked_for() {
-    let (device, stepper, _) = stepped(2);
+    let Some((device, _)) = working(2) else { return };
     let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
     let mut x = filled(&mut a, 1.0);
-    let mut future = a.read_async(&x).unwrap();
+    let gate = Gate::close(&mut a);
+    let future = a.read_async(&x).unwrap();
     b.fill(&mut x, 2.0).unwrap();
-    stepper.run_all();
-    assert!(all(&poll(&mut future).unwrap().unwrap(), 1.0));
+    gate.open();
+    assert!(all(&block_on(future).unwrap(), 1.0));
+    assert!(all(&b.read(&x).unwrap(), 2.0));
 }
 
 /// A task that awaits what can never come should not have to await it.
 #[test]
 fn a_read_of_what_has_no_memory_is_refused_at_once() {
-    let (device, _stepper, _) = stepped(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     let born = recording.alloc::<f32>(4).unwrap();
@@ -164,48 +169,33 @@ fn a_read_of_what_has_no_memory_is_refused_at_once() {
 /// What is decided where the work runs can only be told afterwards.
 #[test]
 fn a_failure_of_what_is_in_flight_comes_through_the_future() {
-    let (device, stepper, k) = stepped(1);
+    let Some((device, k)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let (mut graph, born) = stream
         .record(|work| {
-            let mut born = work.alloc_scratch::<f32>(crate::support::LEN)?;
-            work.launch(&k.fill, grid(), (&mut born, 1.0))?;
+            let mut born = work.alloc_scratch::<f32>(LEN)?;
+            work.launch(&k.fill, grid(), (&mut born, 1.0, Len))?;
             Ok(born)
         })
         .unwrap();
-    let mut before = stream.read_async(&born).unwrap();
+    let before = stream.read_async(&born).unwrap();
     graph.replay(&mut stream).unwrap();
-    let mut after = stream.read_async(&born).unwrap();
+    let after = stream.read_async(&born).unwrap();
     let mut x = filled(&mut stream, 0.0);
-    stream.launch(&k.broken, grid(), (&mut x,)).unwrap();
-    let mut failed = stream.read_async(&x).unwrap();
-    stepper.run_all();
-    assert!(matches!(poll(&mut before), Some(Err(Error::NotReplayed))));
-    assert!(all(&poll(&mut after).unwrap().unwrap(), 1.0));
-    let error = poll(&mut failed).unwrap().unwrap_err();
+    fail_late(&mut stream, &mut x);
+    let failed = stream.read_async(&x).unwrap();
+    assert!(matches!(block_on(before), Err(Error::NotReplayed)));
+    assert!(all(&block_on(after).unwrap(), 1.0));
+    let error = block_on(failed).unwrap_err();
     assert!(matches!(error, Error::Tainted { .. }), "{error}");
-    assert!(matches!(error.root(), Error::KernelPanicked { .. }));
+    assert!(matches!(error.root(), Error::CallbackPanicked { .. }));
 }
 
 #[test]
 fn an_empty_read_is_ready_at_once() {
-    let (device, _stepper, _) = stepped(1);
+    let Some((device, _)) = working(1) else { return };
     let mut stream = device.stream().unwrap();
     let nothing = stream.alloc::<f32>(0).unwrap();
     let mut future = stream.read_async(&nothing).unwrap();
     assert!(poll(&mut future).unwrap().unwrap().is_empty());
-}
-
-/// A task that waits for a device that is gone would wait for ever.
-#[test]
-fn a_future_resolves_when_nobody_can_run_its_read_any_more() {
-    let (device, stepper, _) = stepped(1);
-    let mut stream = device.stream().unwrap();
-    let x = filled(&mut stream, 6.0);
-    let mut future = stream.read_async(&x).unwrap();
-    let bell = Arc::new(Bell::default());
-    assert!(poll_with(&mut future, &bell).is_pending());
-    drop((x, stream, device, stepper));
-    assert!(eventually(|| bell.rung() == 1));
-    assert!(poll(&mut future).unwrap().is_err());
 }

@@ -1,10 +1,8 @@
 //! The memory planned for a graph.
 
-use dacapo::prelude::*;
-use dacapo::{CaptureOptions, Error, ErrorKind, Order, Work};
+use dacapo::{Error, ErrorKind, Order};
 
-use crate::N;
-use crate::support::{Baseline, Kernels, all, working};
+use super::support::*;
 
 const BYTES: usize = 4 * N;
 
@@ -17,19 +15,19 @@ fn chain(
     out: &mut Buffer<f32>,
 ) -> dacapo::Result<()> {
     let mut last = work.alloc_scratch::<f32>(N)?;
-    work.launch(&k.add1, Grid::covering(N), (x, &mut last))?;
+    work.launch(&k.add1, Grid::covering(N), (x, &mut last, Len, Len))?;
     for _ in 1..links {
         let mut next = work.alloc_scratch::<f32>(N)?;
-        work.launch(&k.add1, Grid::covering(N), (&last, &mut next))?;
+        work.launch(&k.add1, Grid::covering(N), (&last, &mut next, Len, Len))?;
         last = next;
     }
-    work.launch(&k.add1, Grid::covering(N), (&last, out))
+    work.launch(&k.add1, Grid::covering(N), (&last, out, Len, Len))
 }
 
 /// A temporary for each layer of a network is what the arena is there to avoid.
 #[test]
 fn a_chain_of_temporaries_takes_the_room_of_two() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let mut out = s.alloc::<f32>(N).unwrap();
@@ -45,7 +43,7 @@ fn a_chain_of_temporaries_takes_the_room_of_two() {
 /// Sharing between branches that run side by side would be a race.
 #[test]
 fn branches_that_may_run_side_by_side_share_no_bytes() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let x = s.alloc::<f32>(N).unwrap();
     let mut outs: Vec<Buffer<f32>> = (0..4).map(|_| s.alloc(N).unwrap()).collect();
@@ -62,7 +60,7 @@ fn branches_that_may_run_side_by_side_share_no_bytes() {
 /// A buffer whose handle is dropped early or late takes the same room: its uses decide.
 #[test]
 fn when_a_handle_is_dropped_does_not_matter() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let x = s.alloc::<f32>(N).unwrap();
     let mut out = s.alloc::<f32>(N).unwrap();
@@ -72,7 +70,11 @@ fn when_a_handle_is_dropped_does_not_matter() {
             for n in 0..10 {
                 let mut next = work.alloc_scratch::<f32>(N)?;
                 let last = temporaries.last().unwrap_or(&x);
-                work.launch(&k.add1, Grid::covering(N), (if n == 0 { &x } else { last }, &mut next))?;
+                work.launch(
+                    &k.add1,
+                    Grid::covering(N),
+                    (if n == 0 { &x } else { last }, &mut next, Len, Len),
+                )?;
                 temporaries.push(next);
             }
             work.copy(&temporaries[9], &mut out)
@@ -84,7 +86,7 @@ fn when_a_handle_is_dropped_does_not_matter() {
 /// A limit that is met is no error, and one that is not says by how much.
 #[test]
 fn an_arena_beyond_its_limit_is_refused_with_both_numbers() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let mut out = s.alloc::<f32>(N).unwrap();
@@ -97,10 +99,10 @@ fn an_arena_beyond_its_limit_is_refused_with_both_numbers() {
     let mut recording = s.prepare_with(options(2 * BYTES - 1)).unwrap().begin().unwrap();
     let held = recording.alloc::<f32>(N).unwrap();
     let mut last = recording.alloc_scratch::<f32>(N).unwrap();
-    recording.launch(&k.add1, Grid::covering(N), (&x, &mut last)).unwrap();
+    recording.launch(&k.add1, Grid::covering(N), (&x, &mut last, Len, Len)).unwrap();
     let mut next = recording.alloc_scratch::<f32>(N).unwrap();
-    recording.launch(&k.add1, Grid::covering(N), (&last, &mut next)).unwrap();
-    recording.launch(&k.add1, Grid::covering(N), (&next, &mut out)).unwrap();
+    recording.launch(&k.add1, Grid::covering(N), (&last, &mut next, Len, Len)).unwrap();
+    recording.launch(&k.add1, Grid::covering(N), (&next, &mut out, Len, Len)).unwrap();
     drop((last, next));
     let (mut s, error) = recording.end().unwrap_err().into_parts();
     assert!(
@@ -121,7 +123,7 @@ fn an_arena_beyond_its_limit_is_refused_with_both_numbers() {
 /// An arena is the graph's: it comes with `end` and goes with the graph.
 #[test]
 fn an_arena_goes_back_to_the_driver_with_its_graph() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let x = s.alloc::<f32>(N).unwrap();
     let mut out = s.alloc::<f32>(N).unwrap();
@@ -138,7 +140,7 @@ fn an_arena_goes_back_to_the_driver_with_its_graph() {
 /// A graph without temporaries holds no memory.
 #[test]
 fn a_graph_without_temporaries_has_no_arena() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let before = device.memory_usage();
@@ -155,7 +157,7 @@ fn a_graph_without_temporaries_has_no_arena() {
 /// A temporary of any size lies where its elements may lie.
 #[test]
 fn temporaries_of_odd_sizes_do_not_overlap() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let sizes = [1usize, 3, 255, 256, 257, 1000];
     let mut outs: Vec<Buffer<u8>> = sizes.iter().map(|size| s.alloc(*size).unwrap()).collect();

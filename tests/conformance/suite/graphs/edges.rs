@@ -1,10 +1,9 @@
 //! The edges of a graph: those of the data, by byte range, and none that others imply.
 
-use dacapo::prelude::*;
-use dacapo::{CaptureOptions, Order, Work};
+use dacapo::Order;
 
-use crate::support::working;
-use crate::{N, after};
+use super::support::*;
+use super::zoo;
 
 /// Fills `buffer`, or a part of it.
 fn fill(work: &mut Work<'_>, buffer: &mut Buffer<f32>, range: std::ops::Range<usize>) -> dacapo::Result<()> {
@@ -14,7 +13,7 @@ fn fill(work: &mut Work<'_>, buffer: &mut Buffer<f32>, range: std::ops::Range<us
 /// An edge for the queue's order would serialise what is independent.
 #[test]
 fn nodes_that_share_no_bytes_have_no_edges() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut buffers: Vec<Buffer<f32>> = (0..4).map(|_| s.alloc(N).unwrap()).collect();
     let step = |work: &mut Work<'_>| buffers.iter_mut().try_for_each(|buffer| work.fill(buffer, 1.0));
@@ -25,7 +24,7 @@ fn nodes_that_share_no_bytes_have_no_edges() {
 /// Every kind of conflict is an edge: write then read, read then write, write then write. Reads are none.
 #[test]
 fn conflicts_are_edges_and_common_inputs_are_not() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let mut y = s.alloc::<f32>(N).unwrap();
@@ -33,7 +32,7 @@ fn conflicts_are_edges_and_common_inputs_are_not() {
     let (graph, ()) = s
         .record(|work| {
             work.fill(&mut x, 1.0)?; // 0
-            work.launch(&k.add1, Grid::covering(N), (&x, &mut y))?; // 1 reads what 0 wrote
+            work.launch(&k.add1, Grid::covering(N), (&x, &mut y, Len, Len))?; // 1 reads what 0 wrote
             work.copy(&x, &mut z)?; // 2 reads it too
             work.fill(&mut x, 2.0)?; // 3 overwrites what 1 and 2 read
             work.fill(&mut x, 3.0) // 4 overwrites what 3 wrote
@@ -45,7 +44,7 @@ fn conflicts_are_edges_and_common_inputs_are_not() {
 /// Whole buffers as the unit would order the two halves of a picture.
 #[test]
 fn edges_go_by_the_bytes_of_slices() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(100).unwrap();
     let (graph, ()) = s
@@ -65,7 +64,7 @@ fn edges_go_by_the_bytes_of_slices() {
 /// One byte in common is a conflict, also between elements of different types.
 #[test]
 fn edges_of_cast_slices_go_by_bytes() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<u32>(16).unwrap();
     let (graph, ()) = s
@@ -81,15 +80,15 @@ fn edges_of_cast_slices_go_by_bytes() {
 /// The two parts of a split buffer are as good as two buffers.
 #[test]
 fn halves_of_one_buffer_have_no_edges_between_them() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut low = s.alloc::<f32>(2 * N).unwrap();
     let mut high = low.split_off(N).unwrap();
     let (graph, ()) = s
         .record(|work| {
-            work.launch(&k.inc, Grid::covering(N), (&mut low,))?;
-            work.launch(&k.inc, Grid::covering(N), (&mut high,))?;
-            work.launch(&k.add1, Grid::covering(N), (&low, &mut high))
+            work.launch(&k.inc, Grid::covering(N), (&mut low, Len))?;
+            work.launch(&k.inc, Grid::covering(N), (&mut high, Len))?;
+            work.launch(&k.add1, Grid::covering(N), (&low, &mut high, Len, Len))
         })
         .unwrap();
     assert_eq!(after(&graph), [vec![], vec![], vec![0, 1]]);
@@ -98,20 +97,17 @@ fn halves_of_one_buffer_have_no_edges_between_them() {
 /// Edges that others imply cost a driver time on every replay.
 #[test]
 fn an_edge_that_a_path_implies_is_left_out() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
-    let sum = Program::<(In<f32>, In<f32>, In<f32>, Out<f32>)>::new("sum")
-        .host(|(a, b, c, out), _| (0..out.len()).for_each(|i| out[i] = a[i] + b[i] + c[i]))
-        .load(&device)
-        .unwrap();
+    let sum3 = zoo::sum3().load(&device).unwrap();
     let mut b: Vec<Buffer<f32>> = (0..4).map(|_| s.alloc(N).unwrap()).collect();
     let (graph, ()) = s
         .record(|work| {
             let [x, y, z, out] = &mut b[..] else { unreachable!() };
             work.fill(&mut *x, 1.0)?;
-            work.launch(&k.add1, Grid::covering(N), (&*x, &mut *y))?;
-            work.launch(&k.add1, Grid::covering(N), (&*y, &mut *z))?;
-            work.launch(&sum, Grid::covering(N), (&*x, &*y, &*z, &mut *out))
+            work.launch(&k.add1, Grid::covering(N), (&*x, &mut *y, Len, Len))?;
+            work.launch(&k.add1, Grid::covering(N), (&*y, &mut *z, Len, Len))?;
+            work.launch(&sum3, Grid::covering(N), (&*x, &*y, &*z, &mut *out, Len, Len, Len, Len))
         })
         .unwrap();
     assert_eq!(after(&graph), [vec![], vec![0], vec![1], vec![2]], "0 and 1 reach 3 through 2");
@@ -120,7 +116,7 @@ fn an_edge_that_a_path_implies_is_left_out() {
 /// Kernels that share state behind our back rely on the queue's order.
 #[test]
 fn a_sequential_graph_keeps_the_order_of_the_recording() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut buffers: Vec<Buffer<f32>> = (0..4).map(|_| s.alloc(N).unwrap()).collect();
     let step = |work: &mut Work<'_>| buffers.iter_mut().try_for_each(|buffer| work.fill(buffer, 1.0));
@@ -131,7 +127,7 @@ fn a_sequential_graph_keeps_the_order_of_the_recording() {
 /// A callback that names nothing may look at anything.
 #[test]
 fn a_callback_is_a_barrier_unless_it_names_what_it_uses() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let mut y = s.alloc::<f32>(N).unwrap();
@@ -155,7 +151,7 @@ fn a_callback_is_a_barrier_unless_it_names_what_it_uses() {
 /// Arena reuse may not add an edge: that would trade speed for memory behind the user's back.
 #[test]
 fn sharing_the_arena_adds_no_edge() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let x = s.alloc::<f32>(N).unwrap();
     let mut outs: Vec<Buffer<f32>> = (0..8).map(|_| s.alloc(N).unwrap()).collect();
@@ -164,8 +160,8 @@ fn sharing_the_arena_adds_no_edge() {
         let step = |work: &mut Work<'_>| {
             for out in &mut outs {
                 let mut t = work.alloc_scratch::<f32>(N)?;
-                work.launch(&k.add1, Grid::covering(N), (&x, &mut t))?;
-                work.launch(&k.mul2, Grid::covering(N), (&t, &mut *out))?;
+                work.launch(&k.add1, Grid::covering(N), (&x, &mut t, Len, Len))?;
+                work.launch(&k.mul2, Grid::covering(N), (&t, &mut *out, Len, Len))?;
                 if keep {
                     kept.push(t);
                 }

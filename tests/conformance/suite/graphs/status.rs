@@ -5,10 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use dacapo::prelude::*;
-use dacapo::{AnyStream, Error, StreamId, WindowPhase};
+use dacapo::{Error, StreamId, WindowPhase};
 
-use crate::support::working;
+use super::support::*;
 
 /// What the record says of one stream, on a device without other windows.
 fn says(device: &Device, stream: StreamId) -> Option<WindowPhase> {
@@ -24,7 +23,7 @@ fn says(device: &Device, stream: StreamId) -> Option<WindowPhase> {
 /// Each way out that forgot to say so would keep an autotuner from tuning for ever.
 #[test]
 fn every_transition_is_published() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let s = device.stream().unwrap();
     let id = s.id();
     assert_eq!(says(&device, id), None);
@@ -44,7 +43,7 @@ fn every_transition_is_published() {
 /// An early return or a panic is a way out too.
 #[test]
 fn a_dropped_stream_leaves_the_record_in_either_phase() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let prepared = device.stream().unwrap().prepare().unwrap();
     let id = prepared.id();
     drop(prepared);
@@ -63,7 +62,7 @@ fn a_dropped_stream_leaves_the_record_in_either_phase() {
 
 #[test]
 fn a_refused_end_leaves_the_record() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     let id = s.id();
     let mut two = device.stream().unwrap().alloc::<f32>(2).unwrap();
@@ -77,7 +76,7 @@ fn a_refused_end_leaves_the_record() {
 /// The closure forms pass through the same phases, and leave them however the closure ends.
 #[test]
 fn record_and_capture_are_published_while_their_closure_runs_and_not_after_it() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let id = s.id();
     let mut seen = Vec::new();
@@ -96,8 +95,7 @@ fn record_and_capture_are_published_while_their_closure_runs_and_not_after_it() 
     assert_eq!(says(&device, id), None);
     let panics = |pass| {
         let mut s = device.stream().unwrap();
-        let step =
-            |work: &mut dacapo::Work<'_>| if work.pass() == pass { panic!("in a step") } else { Ok(()) };
+        let step = |work: &mut Work<'_>| if work.pass() == pass { panic!("in a step") } else { Ok(()) };
         assert!(catch_unwind(AssertUnwindSafe(|| s.capture(step).map(drop))).is_err());
         assert_eq!(says(&device, s.id()), None);
     };
@@ -108,15 +106,15 @@ fn record_and_capture_are_published_while_their_closure_runs_and_not_after_it() 
 /// Nobody can end a forgotten stream's window but an evictor, and it harms nobody until then.
 #[test]
 fn a_forgotten_stream_stays_in_the_record_until_it_is_evicted() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut other = device.stream().unwrap();
     let mut x = other.alloc::<f32>(4).unwrap();
     let mut forgotten = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     let (id, window) = (forgotten.id(), forgotten.window().unwrap());
-    forgotten.launch(&k.inc, Grid::covering(4), (&mut x,)).unwrap();
+    forgotten.launch(&k.inc, Grid::covering(4), (&mut x, Len)).unwrap();
     std::mem::forget(forgotten);
     assert_eq!(says(&device, id), Some(WindowPhase::Recording));
-    other.launch(&k.inc, Grid::covering(4), (&mut x,)).unwrap();
+    other.launch(&k.inc, Grid::covering(4), (&mut x, Len)).unwrap();
     assert_eq!(other.read(&x).unwrap(), [1.0; 4]);
     assert_eq!(says(&device, id), Some(WindowPhase::Recording));
     assert_eq!(device.evict(window).unwrap().window(), window);
@@ -125,7 +123,7 @@ fn a_forgotten_stream_stays_in_the_record_until_it_is_evicted() {
 
 #[test]
 fn an_eviction_is_published_whatever_the_owner_does() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let prepared = device.stream().unwrap().prepare().unwrap();
     device.evict(prepared.window().unwrap()).unwrap();
     assert_eq!(says(&device, prepared.id()), None);
@@ -140,7 +138,7 @@ fn an_eviction_is_published_whatever_the_owner_does() {
 /// Streams whose phase is known only at run time pass through the same record.
 #[test]
 fn the_transitions_of_any_stream_are_published() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = AnyStream::from(device.stream().unwrap());
     let id = s.stream_id();
     s.prepare().unwrap();
@@ -157,7 +155,7 @@ fn the_transitions_of_any_stream_are_published() {
 /// The record lists windows by stream and generation, and tells devices apart.
 #[test]
 fn many_windows_are_open_at_once_and_each_is_listed() {
-    let ((device, _), (other, _)) = (working(2), working(2));
+    let (Some((device, _)), Some((other, _))) = (working(2), working(2)) else { return };
     let idle = device.stream().unwrap();
     let prepared: Vec<_> = (0..10).map(|_| device.stream().unwrap().prepare().unwrap()).collect();
     let recording: Vec<_> =
@@ -181,7 +179,7 @@ fn many_windows_are_open_at_once_and_each_is_listed() {
 #[test]
 fn wait_idle_waits_for_recordings_and_for_nothing_else() {
     const LONG: Duration = Duration::from_secs(300);
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let status = device.captures();
     assert!(status.wait_idle(Duration::ZERO));
     let prepared = device.stream().unwrap().prepare().unwrap();

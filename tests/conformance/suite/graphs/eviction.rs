@@ -3,11 +3,9 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use dacapo::prelude::*;
-use dacapo::{AnyStream, Error, ErrorKind, Eviction, WindowId};
+use dacapo::{Error, ErrorKind, Eviction, WindowId};
 
-use crate::N;
-use crate::support::{Baseline, all, working};
+use super::support::*;
 
 /// Evicts from a thread with a name.
 fn evict(device: &Device, window: WindowId) -> Result<Eviction, Error> {
@@ -24,7 +22,7 @@ fn is_evicted(error: &Error, window: WindowId) -> bool {
 /// A thread that never comes back must not pin buffers and block a `wait_idle` for ever.
 #[test]
 fn an_evicted_recording_yields_no_graph_and_lets_everything_go() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut other = device.stream().unwrap();
     let baseline = Baseline::take(&mut other);
     let mut x = other.alloc::<f32>(N).unwrap();
@@ -32,7 +30,7 @@ fn an_evicted_recording_yields_no_graph_and_lets_everything_go() {
     let window = s.window().unwrap();
     let token = Arc::new(());
     let held = token.clone();
-    s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+    s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
     s.host_call(move || drop(held.clone())).unwrap();
     let born = s.alloc::<f32>(N).unwrap();
 
@@ -45,7 +43,7 @@ fn an_evicted_recording_yields_no_graph_and_lets_everything_go() {
     let lost = other.read(&born).unwrap_err();
     assert!(matches!(&lost, Error::NeverSealed { cause } if is_evicted(cause, window)));
 
-    let refused = s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap_err();
+    let refused = s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap_err();
     assert!(is_evicted(&refused, window), "the owner's next call says so");
     assert!(is_evicted(&s.alloc::<f32>(N).unwrap_err(), window), "and every later one");
     let (mut s, error) = s.end().unwrap_err().into_parts();
@@ -58,14 +56,14 @@ fn an_evicted_recording_yields_no_graph_and_lets_everything_go() {
 /// Work of a warm-up that ran has run; the window is over all the same.
 #[test]
 fn an_evicted_warm_up_cannot_begin() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let mut s = s.prepare().unwrap();
     let window = s.window().unwrap();
-    s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+    s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
     evict(&device, window).unwrap();
-    let refused = s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap_err();
+    let refused = s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap_err();
     assert!(is_evicted(&refused, window));
     assert!(is_evicted(&s.read(&x).unwrap_err(), window));
     assert!(is_evicted(&s.sync().unwrap_err(), window));
@@ -76,7 +74,7 @@ fn an_evicted_warm_up_cannot_begin() {
 
 #[test]
 fn an_owner_may_cancel_and_abort_what_was_evicted() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let prepared = device.stream().unwrap().prepare().unwrap();
     evict(&device, prepared.window().unwrap()).unwrap();
     let recording = prepared.cancel().prepare().unwrap().begin().unwrap();
@@ -88,7 +86,7 @@ fn an_owner_may_cancel_and_abort_what_was_evicted() {
 /// What went wrong first is what the owner must mend, whoever closed the window.
 #[test]
 fn the_report_of_an_eviction_names_what_had_doomed_the_recording() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let mut s = s.prepare().unwrap().begin().unwrap();
@@ -108,7 +106,7 @@ fn the_report_of_an_eviction_names_what_had_doomed_the_recording() {
 /// A name that was kept too long must not hit somebody's new recording.
 #[test]
 fn an_eviction_never_hits_the_next_window_of_the_stream() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let s = s.prepare().unwrap().begin().unwrap();
@@ -118,7 +116,7 @@ fn an_eviction_never_hits_the_next_window_of_the_stream() {
     let second = s.window().unwrap();
     assert_ne!(first, second);
     assert!(matches!(evict(&device, first), Err(Error::NotOpen { window }) if window == first));
-    s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+    s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
     let (mut graph, mut s) = s.end().unwrap();
     assert!(matches!(evict(&device, second), Err(Error::NotOpen { window }) if window == second));
     graph.replay(&mut s).unwrap();
@@ -127,14 +125,14 @@ fn an_eviction_never_hits_the_next_window_of_the_stream() {
 
 #[test]
 fn an_eviction_leaves_other_windows_alone() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let victim = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     let mut s = s.prepare().unwrap().begin().unwrap();
-    s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+    s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
     evict(&device, victim.window().unwrap()).unwrap();
-    s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+    s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
     let (mut graph, mut s) = s.end().unwrap();
     graph.replay(&mut s).unwrap();
     assert!(all(&s.read(&x).unwrap(), 2.0));
@@ -143,7 +141,7 @@ fn an_eviction_leaves_other_windows_alone() {
 /// The closure forms have an owner's next call as well: the next operation, or the end.
 #[test]
 fn a_step_that_is_evicted_reports_the_eviction() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     let newest = || device.captures().windows().last().unwrap().0;
@@ -152,7 +150,7 @@ fn a_step_that_is_evicted_reports_the_eviction() {
         .record(|work| {
             window = Some(newest());
             evict(&device, newest())?;
-            work.launch(&k.inc, Grid::covering(N), (&mut x,))
+            work.launch(&k.inc, Grid::covering(N), (&mut x, Len))
         })
         .unwrap_err();
     assert!(is_evicted(&error, window.unwrap()));
@@ -160,14 +158,14 @@ fn a_step_that_is_evicted_reports_the_eviction() {
     assert_eq!(error.kind(), ErrorKind::Evicted);
     let error = s.capture(|_| evict(&device, newest())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Evicted);
-    let (mut graph, ()) = s.record(|work| work.launch(&k.inc, Grid::covering(N), (&mut x,))).unwrap();
+    let (mut graph, ()) = s.record(|work| work.launch(&k.inc, Grid::covering(N), (&mut x, Len))).unwrap();
     graph.replay(&mut s).unwrap();
     assert!(all(&s.read(&x).unwrap(), 1.0));
 }
 
 #[test]
 fn any_stream_learns_of_its_eviction_and_goes_on() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = AnyStream::from(device.stream().unwrap());
     s.prepare().unwrap();
     s.begin().unwrap();
@@ -189,14 +187,14 @@ fn any_stream_learns_of_its_eviction_and_goes_on() {
 #[test]
 fn a_window_that_is_ended_and_evicted_at_once_does_exactly_one_of_them() {
     const ROUNDS: usize = 3000;
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = Some(device.stream().unwrap());
     let mut x = s.as_mut().unwrap().alloc::<f32>(N).unwrap();
     let mut sealed = 0;
     for round in 0..ROUNDS {
         let mut recording = s.take().unwrap().prepare().unwrap().begin().unwrap();
         let window = recording.window().unwrap();
-        recording.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+        recording.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
         let start = Barrier::new(2);
         let (ended, evicted) = thread::scope(|scope| {
             let evictor = scope.spawn(|| {
@@ -232,7 +230,7 @@ fn a_window_that_is_ended_and_evicted_at_once_does_exactly_one_of_them() {
 #[test]
 fn a_recording_that_is_evicted_amid_its_calls_executes_none_of_them() {
     const ROUNDS: usize = 2000;
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = Some(device.stream().unwrap());
     let mut x = s.as_mut().unwrap().alloc::<f32>(N).unwrap();
     for _ in 0..ROUNDS {
@@ -246,7 +244,7 @@ fn a_recording_that_is_evicted_amid_its_calls_executes_none_of_them() {
             });
             start.wait();
             let error = loop {
-                if let Err(error) = recording.launch(&k.inc, Grid::covering(N), (&mut x,)) {
+                if let Err(error) = recording.launch(&k.inc, Grid::covering(N), (&mut x, Len)) {
                     break error;
                 }
             };
