@@ -7,6 +7,7 @@
 
 #[path = "conformance"]
 mod host {
+    mod alone;
     #[path = "host.rs"]
     pub mod subject;
     mod suite;

@@ -6,10 +6,13 @@ mod turn;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
-use dacapo::{Device, DeviceOptions};
+use dacapo::{Call, Device, DeviceOptions};
 
 /// The backend that is tested.
 pub type Subject = dacapo::Cuda;
+
+/// What to call on a program without a source for it.
+pub const SOURCE: &str = ".ptx(..)";
 
 /// A device, which no other test uses as long as the calling thread lives.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
@@ -25,7 +28,22 @@ pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
     options
 }
 
+/// Lets the driver refuse the next such call, where it can be told to; returns whether it can.
+pub fn refuse_next(_: &Device<Subject>, _: Call) -> bool {
+    false
+}
+
+/// How often the driver was asked for that, where the backend counts it.
+pub fn calls_of(_: &Device<Subject>, _: Call) -> Option<u64> {
+    None
+}
+
 /// How often the driver was called, where the backend counts that.
 pub fn driver_calls(_: &Device<Subject>) -> Option<u64> {
     None
+}
+
+/// The same, where the device may be gone.
+pub fn counter(_: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 'static {
+    || None
 }

@@ -1,9 +1,15 @@
 //! The tests, and what they share.
 
+mod any_stream;
 mod buffers;
+mod callbacks;
+pub mod callbacks_inside;
+mod eviction;
 mod graphs;
+mod guarantees;
+mod kernels;
 mod streams;
-mod support;
+pub mod support;
 pub mod zoo;
 
 pub use super::subject;

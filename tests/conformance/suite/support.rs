@@ -54,7 +54,11 @@ pub fn device(slots: usize) -> Option<Device> {
 
 /// A device with `slots` slots and the kernels of most tests, unless there is none.
 pub fn working(slots: usize) -> Option<(Device, Kernels)> {
-    let device = device(slots)?;
+    working_with(DeviceOptions::new().max_streams(slots))
+}
+
+pub fn working_with(options: DeviceOptions) -> Option<(Device, Kernels)> {
+    let device = open(options)?;
     let kernels = Kernels::load(&device);
     Some((device, kernels))
 }

@@ -150,6 +150,85 @@ pub fn triple1() -> Program<Map<u32>> {
     each(program, params, "min(nx, ny)", "y[i] = x[i] * 3 + 1;")
 }
 
+/// `out` is one more than how many elements `x` has.
+pub fn count() -> Program<(In<f32>, Out<u32>, Len<0>, Len<1>)> {
+    let program = Program::<(In<f32>, Out<u32>, Len<0>, Len<1>)>::new("count")
+        .host(|(x, out, ..), _| out.fill(x.len() as u32 + 1));
+    each(program, "const float* x, unsigned* out, u64 nx, u64 n", "n", "out[i] = nx + 1;")
+}
+
+/// Looks at `x`, and does nothing.
+pub fn nothing() -> Program<(In<f32>, Len<0>)> {
+    let program = Program::<(In<f32>, Len<0>)>::new("nothing").host(|_, _| ());
+    each(program, "const float* x, u64 n", "n", "")
+}
+
+/// A kernel over `c` that any device refuses to launch: more threads in a block than there may be.
+pub fn illegal_block() -> Program<InPlace<u32>> {
+    named("illegal_block").block(1024, 1024, 1)
+}
+
+/// `y = x + a1 + .. + a28`, of as many parameters as there may be.
+#[rustfmt::skip]
+pub type SumOf28 = (
+    In<u32>,
+    u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32,
+    u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32,
+    Out<u32>, Len<0>, Len<29>,
+);
+
+#[rustfmt::skip]
+pub fn sum_of_28() -> Program<SumOf28> {
+    let program = Program::<SumOf28>::new("sum_of_28").host(|(
+        x,
+        a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14,
+        a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28,
+        y, ..
+    ), _| {
+        y[0] = x[0]
+            + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11 + a12 + a13 + a14
+            + a15 + a16 + a17 + a18 + a19 + a20 + a21 + a22 + a23 + a24 + a25 + a26 + a27 + a28;
+    });
+    let named = |before: &str, between: &str| {
+        (1..=28).map(|i| format!("{before}a{i}")).collect::<Vec<_>>().join(between)
+    };
+    let params = format!("const unsigned* x, {}, unsigned* y, u64 nx, u64 ny", named("unsigned ", ", "));
+    each(program, &params, "min(nx, ny)", &format!("y[i] = x[i] + {};", named("", " + ")))
+}
+
+/// A scalar of several fields.
+#[derive(Clone, Copy, PartialEq, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Camera {
+    pub at: [f32; 3],
+    pub id: u32,
+}
+
+/// The sum of scalars of several sizes.
+pub fn scalars() -> Program<(u8, Camera, u64, Out<f64>, Len<3>)> {
+    let program =
+        Program::<(u8, Camera, u64, Out<f64>, Len<3>)>::new("scalars").host(|(a, camera, b, out, _), _| {
+            out[0] = f64::from(a) + f64::from(camera.at[2]) + f64::from(camera.id) + b as f64;
+        });
+    let params = "unsigned char a, Camera camera, u64 b, double* out, u64 n";
+    each(program, params, "min(n, 1ull)", "out[i] = (double)a + camera.at[2] + camera.id + (double)b;")
+}
+
+/// `rows += x`, and counts in `marks` how often each row was seen.
+pub fn rows() -> Program<(In<u32>, InOut<u32>, InOut<u8>, Len<0>, Len<1>, Len<2>)> {
+    let program = Program::<(In<u32>, InOut<u32>, InOut<u8>, Len<0>, Len<1>, Len<2>)>::new("rows");
+    let program = program.host_chunks(|(x, rows, marks, ..), chunk| {
+        let width = chunk.grid().width();
+        assert_eq!((rows.len(), marks.len()), (chunk.rows().len() * width, chunk.rows().len()));
+        for (at, row) in chunk.rows().enumerate() {
+            marks[at] += 1;
+            (0..width).for_each(|i| rows[at * width + i] += x[row * width + i]);
+        }
+    });
+    let params = "const unsigned* x, unsigned* rows, unsigned char* marks, u64 nx, u64 nr, u64 nm";
+    each(program, params, "min(nx, nr)", "rows[i] += x[i]; if (i < nm) marks[i] += 1;")
+}
+
 /// `sum += x`.
 pub fn accumulate<T: Number>() -> Program<Accumulate<T>> {
     let program = Program::<Accumulate<T>>::new("accumulate").host(|(x, sum, ..), _| {
@@ -167,6 +246,7 @@ pub fn accumulate<T: Number>() -> Program<Accumulate<T>> {
 pub fn each<S: Signature>(program: Program<S>, params: &str, count: &str, body: &str) -> Program<S> {
     let source = format!(
         "typedef unsigned long long u64;
+        struct Camera {{ float at[3]; unsigned id; }};
         extern \"C\" __global__ void kernel({params}) {{
             const u64 threads = blockDim.x * blockDim.y * blockDim.z;
             const u64 thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;

@@ -1,20 +1,16 @@
 //! What a host callback may do: call us, drop what is ours, own the last of it. It neither waits for itself nor reaches
 //! a driver, which on some devices would hang in there.
 
-mod support;
-
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dacapo::host::{HostOptions, Stepper};
-use dacapo::prelude::*;
-use dacapo::{AllocationMode, AnyStream, CaptureOptions, DeviceOptions, Error, Layout, Recording, Ticket};
-use support::{Baseline, Kernels, LEN, all, calls_of, filled, grid, poll, stepped, working};
+use dacapo::{AllocationMode, Error, Layout, Recording};
+
+use super::support::*;
+use super::zoo;
 
 /// One of everything, owned by a callback.
-struct Belongings {
+pub struct Belongings {
     device: Device,
     kernels: Kernels,
     stream: Stream,
@@ -24,21 +20,21 @@ struct Belongings {
     open: Stream<Recording>,
     any: AnyStream,
     graph: Graph,
-    ticket: Ticket,
+    pub ticket: Ticket,
     x: Buffer<f32>,
     y: Buffer<f32>,
 }
 
 impl Belongings {
-    fn new(device: &Device) -> Self {
+    pub fn new(device: &Device) -> Self {
         let kernels = Kernels::load(device);
         let stream = || device.stream().unwrap();
         let mut own = stream();
         let (x, mut y) = (filled(&mut own, 1.0), filled(&mut own, 2.0));
-        let (mut graph, ()) = own.record(|w| w.launch(&kernels.inc, grid(), (&mut y,))).unwrap();
+        let (mut graph, ()) = own.record(|w| w.launch(&kernels.inc, grid(), (&mut y, Len))).unwrap();
         let ticket = graph.replay(&mut own).unwrap();
         let mut open = stream().prepare().unwrap().begin().unwrap();
-        open.launch(&kernels.inc, grid(), (&mut y,)).unwrap();
+        open.launch(&kernels.inc, grid(), (&mut y, Len)).unwrap();
         Belongings {
             device: device.clone(),
             stream: own,
@@ -57,7 +53,7 @@ impl Belongings {
 
 /// What each call came to.
 #[derive(Default)]
-struct Outcomes(Vec<(&'static str, Option<Error>)>);
+pub struct Outcomes(Vec<(&'static str, Option<Error>)>);
 
 impl Outcomes {
     fn note<T>(&mut self, call: &'static str, outcome: Result<T, impl Into<Error>>) {
@@ -65,12 +61,12 @@ impl Outcomes {
     }
 
     fn device(&mut self, has: &mut Belongings) {
-        self.note("host", Device::host());
-        self.note("stepped", Device::<Host>::stepped(Default::default()));
+        self.note("open", Device::open(DeviceOptions::new()));
+        self.note("host", dacapo::Device::host());
+        self.note("stepped", dacapo::Device::stepped(Default::default()));
         self.note("stream", has.device.stream());
         self.note("evict", has.device.evict(has.open.window().unwrap()));
-        let program = Program::<(Out<f32>,)>::new("late").host(|_, _| {});
-        self.note("load", program.load(&has.device));
+        self.note("load", zoo::inc::<f32>().load(&has.device));
         self.note("wait", has.ticket.wait());
         self.note("wait_timeout", has.ticket.wait_timeout(Duration::from_secs(60)));
     }
@@ -78,14 +74,14 @@ impl Outcomes {
     /// The operations of every phase.
     fn enqueue(
         &mut self,
-        s: &mut impl Enqueue<Host>,
+        s: &mut impl Enqueue<Subject>,
         has: (&Kernels, &Buffer<f32>, &mut Buffer<f32>, &mut Graph),
     ) {
         let (k, x, y, graph) = has;
         self.note("alloc", s.alloc::<f32>(LEN));
         self.note("alloc_scratch", s.alloc_scratch::<f32>(LEN));
-        self.note("launch", s.launch(&k.add1, grid(), (x, &mut *y)));
-        self.note("launch of nothing", s.launch(&k.add1, Grid::covering(0), (x, &mut *y)));
+        self.note("launch", s.launch(&k.add1, grid(), (x, &mut *y, Len, Len)));
+        self.note("launch of nothing", s.launch(&k.add1, Grid::covering(0), (x, &mut *y, Len, Len)));
         self.note("copy", s.copy(x, &mut *y));
         self.note("fill", s.fill(&mut *y, 1.0));
         self.note("write", s.write(&mut *y, &[0.0; LEN]));
@@ -135,7 +131,7 @@ fn pitched() -> Layout {
 }
 
 /// Makes every kind of call there is, and hands back what it tried to change.
-fn call_everything(mut has: Belongings, outcomes: &mut Outcomes) -> (Stream<Recording>, Buffer<f32>) {
+pub fn call_everything(mut has: Belongings, outcomes: &mut Outcomes) -> (Stream<Recording>, Buffer<f32>) {
     outcomes.device(&mut has);
     let Belongings { kernels, stream, open, any, graph, x, y, .. } = &mut has;
     outcomes.enqueue(stream, (kernels, x, y, graph));
@@ -146,30 +142,32 @@ fn call_everything(mut has: Belongings, outcomes: &mut Outcomes) -> (Stream<Reco
 }
 
 /// Runs `inside` in a host callback of `stream`, and returns what it returned, and how often it called the driver.
-fn in_callback<T: Send + 'static>(
+pub fn in_callback<T: Send + 'static>(
     stream: &mut Stream,
-    stepper: Option<&Stepper>,
     inside: impl FnOnce() -> T + Send + 'static,
-) -> (T, u64) {
-    let (tell, told): (Sender<T>, Receiver<T>) = channel();
-    let (tell_calls, told_calls) = channel();
-    let faults = stream.device().faults();
-    let mut inside = Some(inside);
-    let call = move || {
-        let before = calls_of(&faults);
-        let value = inside.take().expect("called once")();
-        tell_calls.send(calls_of(&faults) - before).unwrap();
-        tell.send(value).unwrap();
-    };
-    stream.host_call(call).unwrap();
-    if let Some(stepper) = stepper {
-        stepper.run(stream.id());
-    }
-    let value = told.recv().expect("the callback does not panic");
-    (value, told_calls.recv().unwrap())
+) -> (T, Option<u64>) {
+    let told = call_back(stream, inside);
+    told.recv().expect("the callback does not panic")
 }
 
-fn all_are_refused(outcomes: Outcomes) {
+/// Enqueues such a callback; what it came to is told when it ran.
+pub fn call_back<T: Send + 'static>(
+    stream: &mut Stream,
+    inside: impl FnOnce() -> T + Send + 'static,
+) -> Receiver<(T, Option<u64>)> {
+    let (tell, told) = channel();
+    let calls = subject::counter(&stream.device());
+    let mut inside = Some(inside);
+    let call = move || {
+        let before = calls();
+        let value = inside.take().expect("called once")();
+        tell.send((value, before.zip(calls()).map(|(before, after)| after - before))).unwrap();
+    };
+    stream.host_call(call).unwrap();
+    told
+}
+
+pub fn all_are_refused(outcomes: Outcomes) {
     assert!(outcomes.0.len() > 50, "{}", outcomes.0.len());
     for (call, outcome) in outcomes.0 {
         assert!(matches!(outcome, Some(Error::InCallback { .. })), "{call}: {outcome:?}");
@@ -179,17 +177,17 @@ fn all_are_refused(outcomes: Outcomes) {
 /// A call that waits for the device inside a callback waits for itself, and a driver may not be called there at all.
 #[test]
 fn every_call_inside_a_callback_is_refused_before_it_reaches_the_driver_and_changes_nothing() {
-    let (device, stepper, _k) = stepped(2);
+    let Some((device, _k)) = working(2) else { return };
     let mut s = device.stream().unwrap();
     let belongings = Belongings::new(&device);
-    stepper.run_all();
-    let ((outcomes, open, y), calls) = in_callback(&mut s, Some(&stepper), move || {
+    belongings.ticket.wait().unwrap();
+    let ((outcomes, open, y), calls) = in_callback(&mut s, move || {
         let mut outcomes = Outcomes::default();
         let (open, y) = call_everything(belongings, &mut outcomes);
         (outcomes, open, y)
     });
     all_are_refused(outcomes);
-    assert_eq!(calls, 0);
+    assert_eq!(calls.unwrap_or(0), 0);
 
     let (mut graph, mut open) = open.end().expect("what was refused dooms nothing");
     assert_eq!(graph.nodes(), 1);
@@ -200,84 +198,8 @@ fn every_call_inside_a_callback_is_refused_before_it_reaches_the_driver_and_chan
     s.sync().unwrap();
 }
 
-/// The same on a worker's thread, and from inside a kernel.
-#[test]
-fn every_call_inside_a_kernel_is_refused_too() {
-    let (device, _k) = working(2);
-    let mut s = device.stream().unwrap();
-    let mut y = s.alloc::<f32>(LEN).unwrap();
-    let belongings = Belongings::new(&device);
-    belongings.ticket.wait().unwrap();
-    let belongings = Mutex::new(Some(belongings));
-    let (tell, told) = channel();
-    let nosy = Program::<(Out<f32>,)>::new("nosy").host(move |(y,), _| {
-        let mut outcomes = Outcomes::default();
-        drop(call_everything(belongings.lock().unwrap().take().expect("launched once"), &mut outcomes));
-        y.fill(1.0);
-        tell.send(outcomes).unwrap();
-    });
-    let nosy = nosy.load(&device).unwrap();
-    s.launch(&nosy, grid(), (&mut y,)).unwrap();
-    all_are_refused(told.recv().unwrap());
-    assert!(all(&s.read(&y).unwrap(), 1.0));
-    device.check().unwrap();
-}
-
-/// A graph's callbacks and the chunks of a kernel run on threads of other pools, which must know where they are too.
-#[test]
-fn calls_are_refused_on_every_thread_that_works_for_the_device() {
-    let options: DeviceOptions = DeviceOptions::new().max_streams(2).backend(HostOptions::new().threads(3));
-    let device = Device::open(options).unwrap();
-    let mut s = device.stream().unwrap();
-    let (mut x, mut y) = (s.alloc::<f32>(LEN).unwrap(), s.alloc::<f32>(LEN).unwrap());
-    let allowed = Arc::new(AtomicUsize::new(0));
-    let nosy = || {
-        let (device, allowed) = (device.clone(), allowed.clone());
-        move || {
-            let refused = matches!(device.stream(), Err(Error::InCallback { .. }));
-            allowed.fetch_add(usize::from(!refused), Ordering::Relaxed);
-        }
-    };
-    let inside = nosy();
-    let chunks = Program::<(Out<f32>,)>::new("chunks").host_chunks(move |(out,), _| {
-        inside();
-        out.fill(1.0);
-    });
-    let chunks = chunks.load(&device).unwrap();
-    let (mut graph, ()) = s
-        .record(|w| {
-            for _ in 0..50 {
-                w.host_call_with(Touches::new().writes(&mut x), nosy())?;
-                w.host_call_with(Touches::new().writes(&mut y), nosy())?;
-            }
-            w.launch(&chunks, grid(), (&mut x,))?;
-            w.launch(&chunks, grid(), (&mut y,))
-        })
-        .unwrap();
-    for _ in 0..20 {
-        graph.replay(&mut s).unwrap().wait().unwrap();
-    }
-    assert!(all(&s.read(&x).unwrap(), 1.0) && all(&s.read(&y).unwrap(), 1.0));
-    assert_eq!(allowed.load(Ordering::Relaxed), 0);
-}
-
-/// Who steps a device from inside its own work would run the queue within itself.
-#[test]
-fn stepping_from_inside_a_callback_runs_nothing() {
-    let (device, stepper, _k) = stepped(2);
-    let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
-    other.host_call(|| {}).unwrap();
-    let (id, other_id, inside) = (s.id(), other.id(), stepper.clone());
-    let (ran, _) = in_callback(&mut s, Some(&stepper), move || {
-        let steps = (inside.step(id), inside.step(other_id));
-        (steps, inside.run(other_id), inside.run_all(), inside.pending(other_id))
-    });
-    assert_eq!(ran, ((false, false), 0, 0, 1));
-    assert!(stepper.step(other.id()));
-}
-
 /// Everything that can be dropped, some of it in flight.
-fn objects(device: &Device) -> impl Send + 'static {
+pub fn objects(device: &Device) -> impl Send + 'static {
     let k = Kernels::load(device);
     let stream = || device.stream().unwrap();
     let mut s = stream();
@@ -286,8 +208,8 @@ fn objects(device: &Device) -> impl Send + 'static {
     let (mut graph, ()) = s
         .record(|w| {
             let mut tmp = w.alloc::<f32>(LEN)?;
-            w.launch(&k.add1, grid(), (&x, &mut tmp))?;
-            w.launch(&k.mul2, grid(), (&tmp, &mut y))
+            w.launch(&k.add1, grid(), (&x, &mut tmp, Len, Len))?;
+            w.launch(&k.mul2, grid(), (&tmp, &mut y, Len, Len))
         })
         .unwrap();
     let ticket = graph.replay(&mut s).unwrap();
@@ -308,32 +230,15 @@ fn objects(device: &Device) -> impl Send + 'static {
     (x, y, future, graph, ticket, (s, prepared, recording, born, any, k), device.clone())
 }
 
-/// A finaliser runs wherever its owner goes away. One that asked the driver, or took a lock whose holder waits for the
-/// callback, would stop the device for ever.
-#[test]
-fn dropping_anything_inside_a_callback_neither_waits_nor_calls_the_driver() {
-    let (device, stepper, _k) = stepped(2);
-    let mut s = device.stream().unwrap();
-    s.host_call(|| {}).unwrap();
-    let baseline = Baseline::take(&mut s);
-    let owned = objects(&device);
-    let ((), calls) = in_callback(&mut s, Some(&stepper), move || drop(owned));
-    assert_eq!(calls, 0);
-    assert!(!device.captures().any_active(), "their windows are closed");
-    stepper.run_all();
-    assert!(baseline.returns(&mut s), "{:?}", device.memory_usage());
-    device.check().unwrap();
-}
-
 /// The same beside workers that are busy with those very objects.
 #[test]
 fn dropping_anything_inside_a_callback_on_a_worker_leaves_the_device_working() {
-    let (device, _k) = working(2);
+    let Some((device, _k)) = working(2) else { return };
     let mut s = device.stream().unwrap();
     let baseline = Baseline::take(&mut s);
     for _ in 0..20 {
         let owned = objects(&device);
-        in_callback(&mut s, None, move || drop(owned));
+        in_callback(&mut s, move || drop(owned));
     }
     assert!(!device.captures().any_active());
     let y = filled(&mut s, 1.0);
@@ -345,20 +250,19 @@ fn dropping_anything_inside_a_callback_on_a_worker_leaves_the_device_working() {
 /// A graph that a callback of its own drops is gone in the middle of its replay.
 #[test]
 fn a_graph_may_be_dropped_by_its_own_callback() {
-    let (device, stepper, k) = stepped(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(LEN).unwrap();
     let (give, take): (Sender<Graph>, Receiver<Graph>) = channel();
     let (mut graph, ()) = s
         .record(|w| {
-            w.launch(&k.inc, grid(), (&mut x,))?;
+            w.launch(&k.inc, grid(), (&mut x, Len))?;
             w.host_call(move || drop(take.recv().unwrap()))?;
-            w.launch(&k.inc, grid(), (&mut x,))
+            w.launch(&k.inc, grid(), (&mut x, Len))
         })
         .unwrap();
     let ticket = graph.replay(&mut s).unwrap();
     give.send(graph).unwrap();
-    stepper.run_all();
     ticket.wait().unwrap();
     assert!(all(&s.read(&x).unwrap(), 2.0), "the replay in flight ends well");
 }
@@ -366,17 +270,17 @@ fn a_graph_may_be_dropped_by_its_own_callback() {
 /// The last handle of a device may go on its own worker, which must not then wait for itself to end.
 #[test]
 fn a_callback_may_own_the_last_device_and_the_last_stream() {
-    let (device, _k) = working(2);
+    let Some((device, _k)) = working(2) else { return };
     let (mut s, mut last) = (device.stream().unwrap(), device.stream().unwrap());
-    let faults = device.faults();
+    let calls = subject::counter(&device);
     let (go, gate) = channel::<()>();
     let (tell, told) = channel();
     let mut owned = Some((device.clone(), device.stream().unwrap().prepare().unwrap()));
     s.host_call(move || {
         gate.recv().unwrap();
-        let before = calls_of(&faults);
+        let before = calls();
         drop(owned.take());
-        tell.send(calls_of(&faults) - before).unwrap();
+        tell.send(before == calls()).unwrap();
     })
     .unwrap();
     let (tell_after, after) = channel();
@@ -385,33 +289,7 @@ fn a_callback_may_own_the_last_device_and_the_last_stream() {
     let future = last.read_async(&x).unwrap();
     drop((device, s, last, x));
     go.send(()).unwrap();
-    assert_eq!(told.recv().unwrap(), 0);
+    assert!(told.recv().unwrap(), "the driver was not called");
     after.recv().expect("what was queued behind it still runs");
-    assert!(all(&support::block_on(future).unwrap(), 1.0), "on every slot");
-}
-
-/// The same on a stepped device, where nobody is left to run what is queued behind it: that is given up, not lost.
-#[test]
-fn a_device_dropped_inside_its_own_callback_gives_up_what_nobody_can_step_any_more() {
-    let (device, stepper, _k) = stepped(1);
-    let mut s = device.stream().unwrap();
-    let mut buffer = s.alloc::<f32>(LEN).unwrap();
-    s.fill(&mut buffer, 1.0).unwrap();
-    s.sync().unwrap();
-    let faults = device.faults();
-    let (tell, told) = channel();
-    let mut owned = Some((device.clone(), device.stream().unwrap()));
-    s.host_call(move || {
-        let before = calls_of(&faults);
-        drop(owned.take());
-        tell.send(calls_of(&faults) - before).unwrap();
-    })
-    .unwrap();
-    let mut behind = s.read_async(&buffer).unwrap();
-    let id = s.id();
-    drop((device, s, buffer));
-    assert!(stepper.step(id));
-    assert_eq!(told.recv().unwrap(), 0);
-    assert!(poll(&mut behind).expect("resolved, and not for ever pending").is_err());
-    assert_eq!(stepper.run_all(), 0);
+    assert!(all(&block_on(future).unwrap(), 1.0), "on every slot");
 }

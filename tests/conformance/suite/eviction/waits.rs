@@ -4,11 +4,10 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use dacapo::prelude::*;
 use dacapo::{CaptureStatus, Recording};
 
-use crate::support::working;
-use crate::{N, evict};
+use super::evict;
+use super::support::*;
 
 /// So long that a waiter who is not woken fails the test by never ending it.
 const FOREVER: Duration = Duration::MAX;
@@ -31,7 +30,7 @@ fn waiter(status: CaptureStatus, timeout: Duration) -> JoinHandle<bool> {
 /// A way out that woke nobody would leave the waiter asleep on an idle device.
 #[test]
 fn every_way_out_of_a_recording_ends_the_wait() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut x = device.stream().unwrap().alloc::<f32>(N).unwrap();
     let mut doom = |mut recording: Stream<Recording>| {
         recording.write(&mut x, &[0.0]).unwrap_err();
@@ -70,7 +69,7 @@ fn every_way_out_of_a_recording_ends_the_wait() {
 /// Who gives up must know that he did.
 #[test]
 fn a_wait_that_runs_out_says_so_and_leaves_the_recording_alone() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let open = recording(&device);
     for timeout in [Duration::ZERO, Duration::from_nanos(1), Duration::from_millis(2)] {
         assert!(!waiter(device.captures(), timeout).join().unwrap());
@@ -83,7 +82,7 @@ fn a_wait_that_runs_out_says_so_and_leaves_the_recording_alone() {
 /// Ending one of two recordings is no idle moment.
 #[test]
 fn a_wait_lasts_until_the_last_recording_is_over() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let (first, last) = (recording(&device), recording(&device));
     evict(&device, first.window().unwrap()).unwrap();
     assert!(!device.captures().wait_idle(Duration::from_millis(1)));
@@ -95,7 +94,7 @@ fn a_wait_lasts_until_the_last_recording_is_over() {
 /// A warm-up may last for the life of a service, and executes.
 #[test]
 fn nobody_waits_for_warm_ups_nor_for_other_devices() {
-    let ((device, _), (other, _)) = (working(1), working(1));
+    let (Some((device, _)), Some((other, _))) = (working(1), working(1)) else { return };
     let prepared = device.stream().unwrap().prepare().unwrap();
     let elsewhere = recording(&other);
     assert!(device.captures().wait_idle(Duration::ZERO));
@@ -109,7 +108,7 @@ fn nobody_waits_for_warm_ups_nor_for_other_devices() {
 /// A device whose recordings follow each other without end still has moments between them.
 #[test]
 fn a_wait_ends_on_a_device_that_records_again_and_again() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let open = recording(&device);
     let waiter = waiter(device.captures(), FOREVER);
     let mut stream = open.abort();

@@ -3,9 +3,10 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use dacapo::host::Severity;
-use dacapo::prelude::*;
-use dacapo::{Call, CaptureOptions, DeviceOptions, Error};
+use dacapo::Error;
+
+use super::support::*;
+use super::zoo::{self, Loaded};
 
 /// Runs `test` on a thread of its own, so that a deadlock is a failure and not a test that never ends.
 fn ends(test: impl FnOnce() + Send + 'static) {
@@ -20,15 +21,11 @@ fn ends(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn set(device: &Device) -> Kernel<(Out<u32>, u32)> {
-    Program::<(Out<u32>, u32)>::new("set").host(|(y, a), _| y.fill(a)).load(device).unwrap()
-}
-
 /// A graph that sets `out` to 1, through a temporary in its arena.
-fn through_a_temporary(s: &mut Stream, set: &Kernel<(Out<u32>, u32)>, out: &mut Buffer<u32>) -> Graph {
+fn through_a_temporary(s: &mut Stream, set: &Loaded<zoo::Fill<u32>>, out: &mut Buffer<u32>) -> Graph {
     let recorded = s.record(|work| {
         let mut t = work.alloc::<u32>(64)?;
-        work.launch(set, Grid::covering(64), (&mut t, 1u32))?;
+        work.launch(set, Grid::covering(64), (&mut t, 1u32, Len))?;
         work.copy(&t, &mut *out)
     });
     recorded.unwrap().0
@@ -39,16 +36,16 @@ fn through_a_temporary(s: &mut Stream, set: &Kernel<(Out<u32>, u32)>, out: &mut 
 #[test]
 fn a_graph_that_embeds_the_owner_of_the_arena_it_was_to_share_takes_its_own() {
     ends(|| {
-        let device = Device::host().unwrap();
+        let Some(device) = device(2) else { return };
         let mut s = device.stream().unwrap();
-        let set = set(&device);
+        let set = zoo::fill().load(&device).unwrap();
         let mut out = s.alloc::<u32>(64).unwrap();
         let mut out2 = s.alloc::<u32>(64).unwrap();
         let mut child = through_a_temporary(&mut s, &set, &mut out);
         let (mut parent, ()) = s
             .record_with(CaptureOptions::new().share_arena(&child), |work| {
                 let mut t = work.alloc::<u32>(64)?;
-                work.launch(&set, Grid::covering(64), (&mut t, 9u32))?;
+                work.launch(&set, Grid::covering(64), (&mut t, 9u32, Len))?;
                 work.embed(&mut child)?;
                 work.copy(&t, &mut out2)
             })
@@ -68,9 +65,9 @@ fn a_graph_that_embeds_the_owner_of_the_arena_it_was_to_share_takes_its_own() {
 #[test]
 fn the_owner_of_a_shared_arena_may_be_embedded_through_another_graph() {
     ends(|| {
-        let device = Device::host().unwrap();
+        let Some(device) = device(2) else { return };
         let mut s = device.stream().unwrap();
-        let set = set(&device);
+        let set = zoo::fill().load(&device).unwrap();
         let mut out = s.alloc::<u32>(64).unwrap();
         let mut out2 = s.alloc::<u32>(64).unwrap();
         let mut child = through_a_temporary(&mut s, &set, &mut out);
@@ -78,7 +75,7 @@ fn the_owner_of_a_shared_arena_may_be_embedded_through_another_graph() {
         let (mut parent, ()) = s
             .record_with(CaptureOptions::new().share_arena(&child), |work| {
                 let mut t = work.alloc::<u32>(64)?;
-                work.launch(&set, Grid::covering(64), (&mut t, 9u32))?;
+                work.launch(&set, Grid::covering(64), (&mut t, 9u32, Len))?;
                 work.embed(&mut middle)?;
                 work.copy(&t, &mut out2)
             })
@@ -93,7 +90,7 @@ fn the_owner_of_a_shared_arena_may_be_embedded_through_another_graph() {
 #[test]
 fn a_seal_that_fails_gives_nobody_bytes_that_another_thread_can_still_use() {
     ends(|| {
-        let device = Device::<Host>::open(DeviceOptions::new().memory_limit(8 << 20)).unwrap();
+        let Some(device) = open(DeviceOptions::new().memory_limit(8 << 20)) else { return };
         let (to_other, from_owner) = mpsc::channel::<Vec<Buffer<u8>>>();
         let mut other = device.stream().unwrap();
         let user = std::thread::spawn(move || {
@@ -125,59 +122,11 @@ fn a_seal_that_fails_gives_nobody_bytes_that_another_thread_can_still_use() {
     });
 }
 
-/// What fails after the survivors' bytes were reserved must give them back.
-#[test]
-fn a_seal_that_the_driver_refuses_holds_on_to_no_bytes() {
-    let device = Device::host().unwrap();
-    let mut s = device.stream().unwrap();
-    let before = device.memory_usage().in_use;
-    device.faults().fail_nth(Call::Seal, 1, Severity::Call);
-    let mut kept = Vec::new();
-    let outcome = s.record(|work| {
-        kept.push(work.alloc::<u8>(5000)?);
-        let mut t = work.alloc_scratch::<u8>(3000)?;
-        work.fill(&mut t, 1)
-    });
-    assert!(matches!(outcome, Err(Error::Driver { call: Call::Seal, .. })), "{outcome:?}");
-    assert_eq!(device.memory_usage().in_use, before);
-    assert!(matches!(s.read(&kept[0]), Err(Error::NeverSealed { .. })));
-}
-
-/// Nobody outside a graph can write its temporaries, so a taint that stayed on one would end the graph for good.
-#[test]
-fn a_refused_or_failed_replay_leaves_no_taint_on_temporaries() {
-    let device = Device::host().unwrap();
-    let mut s = device.stream().unwrap();
-    let touch = Program::<(InOut<u32>,)>::new("touch").host(|(t,), _| t.fill(7)).load(&device).unwrap();
-    let mut y = s.alloc::<u32>(4).unwrap();
-    let mut record = |s: &mut Stream| {
-        s.record(|work| {
-            let mut t = work.alloc_scratch::<u32>(4)?;
-            work.launch(&touch, Grid::covering(4), (&mut t,))?;
-            work.copy(&t, &mut y)
-        })
-        .unwrap()
-        .0
-    };
-    let mut graph = record(&mut s);
-    let (mut parent, ()) = s.record(|work| work.embed(&mut graph)).unwrap();
-    for (call, graph) in [(Call::Replay, &mut graph), (Call::Execute, &mut parent)] {
-        s.sync().unwrap();
-        device.faults().fail_nth(call, 1, Severity::Call);
-        let failed = graph.replay(&mut s).and_then(|ticket| ticket.wait());
-        assert!(matches!(failed, Err(Error::Driver { .. })), "{call}: {failed:?}");
-        let _ = s.sync();
-        graph.replay(&mut s).unwrap().wait().unwrap();
-    }
-    drop((graph, parent));
-    assert_eq!(s.read(&y).unwrap(), [7; 4]);
-}
-
 /// Options hold a graph too, whose dismantling must not happen where nothing may be waited for.
 #[test]
 fn options_that_hold_the_last_graph_may_be_dropped_inside_a_callback() {
     ends(|| {
-        let device = Device::host().unwrap();
+        let Some(device) = device(2) else { return };
         let mut s = device.stream().unwrap();
         let before = device.memory_usage().in_use;
         let (graph, ()) = s
@@ -201,17 +150,14 @@ fn options_that_hold_the_last_graph_may_be_dropped_inside_a_callback() {
 #[test]
 fn a_child_whose_only_temporary_is_empty_can_be_embedded() {
     for order in [dacapo::Order::DataFlow, dacapo::Order::Sequential] {
-        let device = Device::host().unwrap();
+        let Some(device) = device(2) else { return };
         let mut s = device.stream().unwrap();
-        let count = Program::<(In<f32>, Out<u32>)>::new("count")
-            .host(|(x, y), _| y.fill(x.len() as u32 + 1))
-            .load(&device)
-            .unwrap();
+        let count = zoo::count().load(&device).unwrap();
         let mut y = s.alloc::<u32>(1).unwrap();
         let (mut child, ()) = s
             .record_with(CaptureOptions::new().order(order), |work| {
                 let empty = work.alloc_scratch::<f32>(0)?;
-                work.launch(&count, Grid::covering(1), (&empty, &mut y))
+                work.launch(&count, Grid::covering(1), (&empty, &mut y, Len, Len))
             })
             .unwrap();
         let (mut only, ()) = s
@@ -227,11 +173,11 @@ fn a_child_whose_only_temporary_is_empty_can_be_embedded() {
         only.replay(&mut s).unwrap();
         drop(child);
         assert_eq!(s.read(&y).unwrap(), [1]);
-        let nothing = Program::<(In<f32>,)>::new("nothing").host(|_, _| ()).load(&device).unwrap();
+        let nothing = zoo::nothing().load(&device).unwrap();
         let (mut child, ()) = s
             .record_with(CaptureOptions::new().order(order), |work| {
                 let empty = work.alloc_scratch::<f32>(0)?;
-                work.launch(&nothing, Grid::covering(1), (&empty,))
+                work.launch(&nothing, Grid::covering(1), (&empty, Len))
             })
             .unwrap();
         let (mut parent, ()) = s.record(|work| work.embed(&mut child)).unwrap();

@@ -3,11 +3,10 @@
 use std::sync::Barrier;
 use std::thread;
 
-use dacapo::prelude::*;
 use dacapo::{Error, Eviction, WindowId};
 
-use crate::support::{Baseline, all, working};
-use crate::{N, is_eviction_of};
+use super::is_eviction_of;
+use super::support::*;
 
 const ROUNDS: usize = 2000;
 
@@ -35,7 +34,7 @@ fn race<T>(
 /// An owner who got a graph over memory that was let go, or neither a graph nor a reason.
 #[test]
 fn a_window_is_either_sealed_or_evicted() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let baseline = Baseline::take(&mut s);
     let mut x = s.alloc::<f32>(N).unwrap();
@@ -43,7 +42,7 @@ fn a_window_is_either_sealed_or_evicted() {
     for round in 0..ROUNDS {
         let mut recording = s.prepare().unwrap().begin().unwrap();
         let (id, window) = (recording.id(), recording.window().unwrap());
-        recording.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+        recording.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
         let born = recording.alloc::<f32>(N).unwrap();
         let status = device.captures();
         let ((ended, still), evicted) = race(&device, window, round, || {
@@ -82,13 +81,13 @@ fn a_window_is_either_sealed_or_evicted() {
 /// evictor's last step then ends that one.
 #[test]
 fn an_owner_goes_on_at_once_whoever_closed_the_window() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<f32>(N).unwrap();
     for round in 0..ROUNDS {
         let mut recording = s.prepare().unwrap().begin().unwrap();
         let (id, window) = (recording.id(), recording.window().unwrap());
-        recording.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+        recording.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
         let status = device.captures();
         let ((next, left), _) = race(&device, window, round, || {
             let idle = recording.abort();
@@ -106,7 +105,7 @@ fn an_owner_goes_on_at_once_whoever_closed_the_window() {
 /// A `begin` that went on after its window was evicted would record into one that nobody can close.
 #[test]
 fn a_warm_up_either_begins_or_is_evicted() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     for round in 0..ROUNDS {
         let prepared = s.prepare().unwrap();
@@ -132,14 +131,14 @@ fn a_warm_up_either_begins_or_is_evicted() {
 /// Both would discard the recording: one of them for the second time.
 #[test]
 fn a_stream_may_be_dropped_while_its_window_is_evicted() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let baseline = Baseline::take(&mut s);
     let mut x = s.alloc::<f32>(N).unwrap();
     for round in 0..ROUNDS / 4 {
         let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
         let window = recording.window().unwrap();
-        recording.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+        recording.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
         let born = recording.alloc::<f32>(N).unwrap();
         let (left, evicted) = race(&device, window, round, || {
             drop(recording);
@@ -157,7 +156,7 @@ fn a_stream_may_be_dropped_while_its_window_is_evicted() {
 /// Two reports for one eviction would have two people look for the stuck thread.
 #[test]
 fn of_many_evictors_one_wins_and_the_owner_learns_its_name() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     for _ in 0..200 {
         let recording = s.prepare().unwrap().begin().unwrap();
@@ -183,7 +182,7 @@ fn of_many_evictors_one_wins_and_the_owner_learns_its_name() {
 /// A sweeper that evicts whatever it sees meets windows in every state, on every thread.
 #[test]
 fn owners_on_many_threads_survive_a_sweeper() {
-    let (device, k) = working(2);
+    let Some((device, k)) = working(2) else { return };
     let stop = std::sync::atomic::AtomicBool::new(false);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     let (graphs, evicted) = thread::scope(|scope| {
@@ -202,7 +201,7 @@ fn owners_on_many_threads_survive_a_sweeper() {
             let mut x = s.alloc::<f32>(N).unwrap();
             let (mut graphs, mut evicted) = (0u16, 0usize);
             for _ in 0..ROUNDS / 4 {
-                match s.record(|work| work.launch(&k.inc, Grid::covering(N), (&mut x,))) {
+                match s.record(|work| work.launch(&k.inc, Grid::covering(N), (&mut x, Len))) {
                     Ok((mut graph, ())) => {
                         graph.replay(&mut s).unwrap();
                         graphs += 1;

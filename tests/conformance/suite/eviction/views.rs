@@ -4,12 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
 
-use dacapo::host::Severity;
-use dacapo::prelude::*;
-use dacapo::{Call, CaptureOptions, CaptureStatus, StreamId, WindowId, WindowPhase};
+use dacapo::{CaptureStatus, StreamId, WindowId, WindowPhase};
 
-use crate::support::{all, working};
-use crate::{N, evict};
+use super::evict;
+use super::support::*;
 
 /// Everything that a status says, checked against itself.
 fn view(status: &CaptureStatus) -> Vec<(WindowId, WindowPhase)> {
@@ -52,7 +50,7 @@ impl Watcher {
 /// An autotuner on its own thread that sees a transition late decides differently in the warm-up and in the recording.
 #[test]
 fn another_thread_sees_every_transition_that_it_has_heard_of() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let watcher = Watcher::start(device.captures());
     let s = device.stream().unwrap();
     let id = s.id();
@@ -77,52 +75,10 @@ fn another_thread_sees_every_transition_that_it_has_heard_of() {
     assert_eq!(watcher.sees(id), None);
 }
 
-/// A failed way out is a way out: a stream that stayed listed would look as if it captured for ever.
-#[test]
-fn every_refused_transition_is_seen_as_the_end_of_the_window() {
-    let (device, k) = working(1);
-    let faults = device.faults();
-    let watcher = Watcher::start(device.captures());
-    let mut x = device.stream().unwrap().alloc::<f32>(N).unwrap();
-    let mut s = device.stream().unwrap();
-    let id = s.id();
-
-    faults.fail_nth(Call::Begin, 1, Severity::Call);
-    s = s.prepare().unwrap().begin().unwrap_err().into_parts().0;
-    assert_eq!(watcher.sees(id), None, "the driver refused to begin");
-    for call in [Call::End, Call::Seal] {
-        let recording = s.prepare().unwrap().begin().unwrap();
-        faults.fail_nth(call, 1, Severity::Call);
-        s = recording.end().unwrap_err().into_parts().0;
-        assert_eq!(watcher.sees(id), None, "the driver refused: {call}");
-    }
-    let mut recording = s.prepare().unwrap().begin().unwrap();
-    recording.write(&mut x, &[0.0]).unwrap_err();
-    assert_eq!(watcher.sees(id), Some(WindowPhase::Recording), "a doomed recording is open until its end");
-    s = recording.end().unwrap_err().into_parts().0;
-    assert_eq!(watcher.sees(id), None);
-    let mut recording = s.prepare_with(CaptureOptions::new().arena_limit(1)).unwrap().begin().unwrap();
-    let mut t = recording.alloc::<f32>(N).unwrap();
-    recording.launch(&k.inc, Grid::covering(N), (&mut t,)).unwrap();
-    drop(t);
-    s = recording.end().unwrap_err().into_parts().0;
-    assert_eq!(watcher.sees(id), None, "the arena was beyond its limit");
-
-    let recording = s.prepare().unwrap().begin().unwrap();
-    faults.fail_nth(Call::Launch, 1, Severity::Sticky);
-    device.stream().unwrap().launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap_err();
-    assert!(device.check().is_err());
-    assert_eq!(watcher.sees(id), Some(WindowPhase::Recording), "a lost device closes nobody's window");
-    let (s, _) = recording.end().unwrap_err().into_parts();
-    assert_eq!(watcher.sees(id), None);
-    assert!(s.prepare().is_err());
-    assert_eq!(watcher.sees(id), None, "a window that could not open was never open");
-}
-
 /// The unwinding of an owner's thread is the last that anybody hears of its windows.
 #[test]
 fn a_panic_on_the_owner_s_thread_closes_its_windows() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let owner = device.clone();
     let panicked = thread::spawn(move || {
         let _prepared = owner.stream().unwrap().prepare().unwrap();
@@ -134,7 +90,7 @@ fn a_panic_on_the_owner_s_thread_closes_its_windows() {
     assert!(panicked.is_err());
     assert_eq!(view(&device.captures()), []);
     let mut s = device.stream().unwrap();
-    let step = |_: &mut dacapo::Work<'_>| -> dacapo::Result<()> { std::panic::resume_unwind(Box::new(())) };
+    let step = |_: &mut Work<'_>| -> dacapo::Result<()> { std::panic::resume_unwind(Box::new(())) };
     assert!(catch_unwind(AssertUnwindSafe(|| s.record(step).map(drop))).is_err());
     assert_eq!(view(&device.captures()), []);
     assert!(s.record(|_| Ok(())).is_ok());
@@ -143,11 +99,11 @@ fn a_panic_on_the_owner_s_thread_closes_its_windows() {
 /// Nobody can close a forgotten window but an evictor; until then it is listed, and may cost its neighbours nothing.
 #[test]
 fn forgotten_windows_are_listed_and_cost_their_neighbours_on_the_slot_nothing() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let mut x = device.stream().unwrap().alloc::<f32>(N).unwrap();
     let prepared = device.stream().unwrap().prepare().unwrap();
     let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
-    recording.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
+    recording.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
     let forgotten = [prepared.window().unwrap(), recording.window().unwrap()];
     std::mem::forget((prepared, recording));
     let status = device.captures();
@@ -156,8 +112,8 @@ fn forgotten_windows_are_listed_and_cost_their_neighbours_on_the_slot_nothing() 
 
     let mut s = device.stream().unwrap();
     assert!(!status.is_capturing(s.id()), "a neighbour does not capture");
-    s.launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap();
-    let (mut graph, ()) = s.capture(|work| work.launch(&k.inc, Grid::covering(N), (&mut x,))).unwrap();
+    s.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
+    let (mut graph, ()) = s.capture(|work| work.launch(&k.inc, Grid::covering(N), (&mut x, Len))).unwrap();
     graph.replay(&mut s).unwrap();
     s.sync().unwrap();
     s.memory_cleanup().unwrap();
@@ -173,7 +129,7 @@ fn forgotten_windows_are_listed_and_cost_their_neighbours_on_the_slot_nothing() 
 /// Slots are the backend's: two streams that fold onto one are still two.
 #[test]
 fn neighbours_on_one_slot_are_told_apart() {
-    let (device, _) = working(1);
+    let Some((device, _)) = working(1) else { return };
     let status = device.captures();
     let [a, b, c] = [(); 3].map(|()| device.stream().unwrap());
     let (a, b) = (a.prepare().unwrap(), b.prepare().unwrap().begin().unwrap());
@@ -197,7 +153,7 @@ fn neighbours_on_one_slot_are_told_apart() {
 /// A view may be kept for longer than what it shows, and by somebody who has no device.
 #[test]
 fn a_status_outlives_its_device() {
-    let (device, k) = working(1);
+    let Some((device, k)) = working(1) else { return };
     let (status, window) = {
         let open = device.stream().unwrap().prepare().unwrap();
         (device.captures(), open.window().unwrap())
