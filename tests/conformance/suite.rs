@@ -4,12 +4,14 @@ mod any_stream;
 mod buffers;
 mod callbacks;
 pub mod callbacks_inside;
+mod cases;
 mod eviction;
 mod graphs;
 mod guarantees;
 mod kernels;
 mod streams;
 pub mod support;
+mod taint;
 pub mod zoo;
 
 pub use super::subject;

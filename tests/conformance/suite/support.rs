@@ -67,6 +67,11 @@ pub fn grid() -> Grid {
     Grid::covering(LEN)
 }
 
+/// What no device launches: more blocks along y than there may be.
+pub fn beyond_limits() -> Grid {
+    Grid::blocks((1, 1 << 16))
+}
+
 /// A buffer of [`LEN`] elements that all hold `value`, once the device got there.
 pub fn filled(stream: &mut impl Enqueue<Subject>, value: f32) -> Buffer<f32> {
     let mut buffer = stream.alloc(LEN).unwrap();

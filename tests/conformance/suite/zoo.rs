@@ -163,11 +163,6 @@ pub fn nothing() -> Program<(In<f32>, Len<0>)> {
     each(program, "const float* x, u64 n", "n", "")
 }
 
-/// A kernel over `c` that any device refuses to launch: more threads in a block than there may be.
-pub fn illegal_block() -> Program<InPlace<u32>> {
-    named("illegal_block").block(1024, 1024, 1)
-}
-
 /// `y = x + a1 + .. + a28`, of as many parameters as there may be.
 #[rustfmt::skip]
 pub type SumOf28 = (
@@ -227,6 +222,46 @@ pub fn rows() -> Program<(In<u32>, InOut<u32>, InOut<u8>, Len<0>, Len<1>, Len<2>
     });
     let params = "const unsigned* x, unsigned* rows, unsigned char* marks, u64 nx, u64 nr, u64 nm";
     each(program, params, "min(nx, nr)", "rows[i] += x[i]; if (i < nm) marks[i] += 1;")
+}
+
+/// `out = in`.
+pub fn copy<T: Number>() -> Program<Map<T>> {
+    let program = Program::<Map<T>>::new("copy").host(|(x, y, ..), _| y.copy_from_slice(x));
+    each(
+        program,
+        &format!("const {T}* x, {T}* y, u64 nx, u64 ny", T = T::CUDA),
+        "min(nx, ny)",
+        "y[i] = x[i];",
+    )
+}
+
+/// `n += 1 + x.len()`.
+pub fn add_count() -> Program<Accumulate<u32>> {
+    let program =
+        Program::<Accumulate<u32>>::new("add_count").host(|(x, n, ..), _| n[0] += 1 + x.len() as u32);
+    each(program, "const unsigned* x, unsigned* n, u64 nx, u64 nn", "min(nn, 1ull)", "n[i] += 1 + nx;")
+}
+
+/// What [`noise`] writes to element `at`.
+pub fn noise_at(seed: u32, at: usize) -> u32 {
+    (seed.wrapping_add(at as u32)).wrapping_mul(2_654_435_761).rotate_left(13)
+}
+
+const NOISE: &str = "const unsigned v = (seed + (unsigned)i) * 2654435761u; y[i] = (v << 13) | (v >> 19);";
+
+/// Noise of a seed that is a scalar.
+pub fn noise() -> Program<Fill<u32>> {
+    let program = Program::<Fill<u32>>::new("noise")
+        .host(|(y, seed, _), _| y.iter_mut().enumerate().for_each(|(at, y)| *y = noise_at(seed, at)));
+    each(program, "unsigned* y, unsigned seed, u64 n", "n", NOISE)
+}
+
+/// Noise of a seed in a buffer.
+pub fn noise_from() -> Program<(Out<u32>, In<u32>, Len<0>, Len<1>)> {
+    let program = Program::<(Out<u32>, In<u32>, Len<0>, Len<1>)>::new("noise_from")
+        .host(|(y, seed, ..), _| y.iter_mut().enumerate().for_each(|(at, y)| *y = noise_at(seed[0], at)));
+    let params = "unsigned* y, const unsigned* seeds, u64 n, u64 ns";
+    each(program, params, "ns ? n : 0", &format!("const unsigned seed = seeds[0]; {NOISE}"))
 }
 
 /// `sum += x`.

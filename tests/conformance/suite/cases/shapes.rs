@@ -1,6 +1,5 @@
 //! Cases SHAPE-01, 02 and 04: nothing at all, and odd sizes.
 
-
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -8,9 +7,14 @@ use std::task::{Context, Poll, Waker};
 use dacapo::{Call, Result};
 
 use super::support::*;
+use super::zoo;
+
+fn grid() -> Grid {
+    Grid::covering(N)
+}
 
 /// Everything that can be done with nothing.
-fn with_nothing(w: &mut impl Enqueue<Host>, k: &Kernels, b: &mut Buffer<u32>) -> Result<()> {
+fn with_nothing(w: &mut impl Enqueue<Subject>, k: &Kernels<u32>, b: &mut Buffer<u32>) -> Result<()> {
     let mut empty = w.alloc::<u32>(0)?;
     let mut scratch = w.alloc_scratch::<u32>(0)?;
     w.write(&mut empty, &[])?;
@@ -25,16 +29,16 @@ fn with_nothing(w: &mut impl Enqueue<Host>, k: &Kernels, b: &mut Buffer<u32>) ->
 #[test]
 fn shape_01_zero_elements_are_nothing_in_every_phase_and_call_no_driver() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let mut b = s.alloc::<u32>(N).unwrap();
     s.fill(&mut b, 9).unwrap();
     s.sync().unwrap();
-    let before = device.faults().total();
+    let before = subject::driver_calls(&device);
     with_nothing(&mut s, &k, &mut b).unwrap();
     let mut prepared = s.prepare().unwrap();
     with_nothing(&mut prepared, &k, &mut b).unwrap();
-    assert_eq!(device.faults().total(), before);
+    assert_eq!(subject::driver_calls(&device), before);
     let mut recording = prepared.begin().unwrap();
     with_nothing(&mut recording, &k, &mut b).unwrap();
     let (mut graph, mut s) = recording.end().unwrap();
@@ -50,7 +54,8 @@ fn shape_01_reading_nothing_gives_nothing() {
     let empty = s.alloc::<u32>(0).unwrap();
     let b = s.alloc::<u32>(N).unwrap();
     s.sync().unwrap();
-    let copies = |device: &Device| device.faults().count(Call::Read) + device.faults().count(Call::Write);
+    let copies =
+        |device: &Device| (subject::calls_of(device, Call::Read), subject::calls_of(device, Call::Write));
     let before = copies(&device);
     assert_eq!(s.read(&empty).unwrap(), [0u32; 0]);
     assert_eq!(s.read(b.slice(5..5).unwrap()).unwrap(), [0u32; 0]);
@@ -67,14 +72,11 @@ fn shape_01_reading_nothing_gives_nothing() {
 #[test]
 fn shape_01_empty_shapes_and_empty_arguments_are_captured_and_replayed() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
-    let allocations = device.faults().count(Call::Allocate);
+    let k = Kernels::<u32>::load(&device);
+    let allocations = subject::calls_of(&device, Call::Allocate);
     drop(device.stream().unwrap().alloc::<u32>(0).unwrap());
-    assert_eq!(device.faults().count(Call::Allocate), allocations, "no bytes, no allocation");
-    let count = Program::<(In<u32>, InOut<u32>)>::new("count")
-        .host(|(x, n), _| n[0] += 1 + x.len() as u32)
-        .load(&device)
-        .unwrap();
+    assert_eq!(subject::calls_of(&device, Call::Allocate), allocations, "no bytes, no allocation");
+    let count = zoo::add_count().load(&device).unwrap();
     let mut s = device.stream().unwrap();
     let (mut n, mut y) = (s.alloc::<u32>(1).unwrap(), s.alloc::<u32>(0).unwrap());
     let captured = s.alloc::<u32>(0).unwrap();
@@ -84,8 +86,8 @@ fn shape_01_empty_shapes_and_empty_arguments_are_captured_and_replayed() {
             w.launch(&k.add1, Grid::covering((1, 0)), (&captured, &mut y, Len, Len))?;
             w.launch(&k.add1, Grid::covering((0, 1)), (&captured, &mut y, Len, Len))?;
             w.launch(&k.add1, Grid::covering((2, 0, 3)), (&captured, &mut y, Len, Len))?;
-            w.launch(&count, Grid::covering(1), (&captured, &mut n) /*FIXME lens*/)?;
-            w.launch(&count, Grid::covering(1), (&born, &mut n) /*FIXME lens*/)?;
+            w.launch(&count, Grid::covering(1), (&captured, &mut n, Len, Len))?;
+            w.launch(&count, Grid::covering(1), (&born, &mut n, Len, Len))?;
             Ok(born)
         })
         .unwrap();
@@ -104,16 +106,16 @@ fn shape_01_empty_shapes_and_empty_arguments_are_captured_and_replayed() {
 #[test]
 fn shape_02_a_grid_with_a_zero_launches_nothing() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let mut c = s.alloc::<u32>(N).unwrap();
-    let launches = device.faults().count(Call::Launch);
+    let launches = subject::calls_of(&device, Call::Launch);
     for dims in [(0, 1, 1), (1, 0, 1), (1, 1, 0), (0, 0, 0), (N, N, 0)] {
         s.launch(&k.inc, Grid::covering(dims), (&mut c, Len)).unwrap();
         s.launch(&k.inc, Grid::blocks(dims), (&mut c, Len)).unwrap();
         s.sync().unwrap();
     }
-    assert_eq!(device.faults().count(Call::Launch), launches);
+    assert_eq!(subject::calls_of(&device, Call::Launch), launches);
     assert_eq!(s.read(&c).unwrap(), [0; N]);
     let (mut graph, ()) = s
         .record(|w| {
@@ -135,30 +137,25 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
-fn copy_bytes(device: &Device) -> Kernel<(In<u8>, Out<u8>)> {
-    let program = Program::<(In<u8>, Out<u8>)>::new("copy_bytes").host(|(x, y), _| y.copy_from_slice(x));
-    program.load(device).unwrap()
-}
-
 /// Alignment to a word, rounded up in a copy, reaches into what lies behind.
 #[test]
 fn shape_04_odd_sizes_are_written_copied_and_read_to_the_byte() {
     let Some(device) = device(1) else { return };
-    let copy = copy_bytes(&device);
+    let copy = zoo::copy::<u8>().load(&device).unwrap();
     let mut s = device.stream().unwrap();
     for len in ODD {
         let (mut x, mut y) = (s.alloc::<u8>(len).unwrap(), s.alloc::<u8>(len).unwrap());
         let mut z = s.alloc::<u8>(len).unwrap();
         let data = pattern(len, 1);
         s.write(&mut x, &data).unwrap();
-        s.launch(&copy, Grid::covering(len), (&x, &mut y) /*FIXME lens*/).unwrap();
+        s.launch(&copy, Grid::covering(len), (&x, &mut y, Len, Len)).unwrap();
         s.copy(&y, &mut z).unwrap();
         assert_eq!(s.read(&z).unwrap(), data, "{len}");
         let (mut graph, out) = s
             .record(|w| {
                 let mut t = w.alloc::<u8>(len)?;
                 let mut out = w.alloc::<u8>(len)?;
-                w.launch(&copy, Grid::covering(len), (&x, &mut t) /*FIXME lens*/)?;
+                w.launch(&copy, Grid::covering(len), (&x, &mut t, Len, Len))?;
                 w.copy(&t, &mut out)?;
                 Ok(out)
             })
@@ -176,7 +173,7 @@ fn shape_04_odd_sizes_are_written_copied_and_read_to_the_byte() {
 #[test]
 fn shape_04_neighbouring_buffers_of_one_page_keep_their_bytes() {
     let Some(device) = device(1) else { return };
-    let copy = copy_bytes(&device);
+    let copy = zoo::copy::<u8>().load(&device).unwrap();
     let mut s = device.stream().unwrap();
     let mut all: Vec<Buffer<u8>> = ODD.into_iter().map(|len| s.alloc(len).unwrap()).collect();
     let mut expected: Vec<Vec<u8>> = ODD.into_iter().map(|len| vec![0; len]).collect();
@@ -192,7 +189,7 @@ fn shape_04_neighbouring_buffers_of_one_page_keep_their_bytes() {
             match turn {
                 0 => s.write(&mut all[at], pattern(len, seed)).unwrap(),
                 1 => s.copy(&from, &mut all[at]).unwrap(),
-                2 => s.launch(&copy, Grid::covering(len), (&from, &mut all[at]) /*FIXME lens*/).unwrap(),
+                2 => s.launch(&copy, Grid::covering(len), (&from, &mut all[at], Len, Len)).unwrap(),
                 _ => {
                     let step = |w: &mut Work<'_>| w.write(&mut all[at], pattern(len, seed));
                     let (mut graph, ()) = s.record(step).unwrap();
@@ -211,7 +208,7 @@ fn shape_04_neighbouring_buffers_of_one_page_keep_their_bytes() {
 #[test]
 fn shape_04_neighbouring_slices_of_one_page_keep_their_bytes() {
     let Some(device) = device(1) else { return };
-    let copy = copy_bytes(&device);
+    let copy = zoo::copy::<u8>().load(&device).unwrap();
     let mut s = device.stream().unwrap();
     let total: usize = ODD.iter().sum();
     let mut whole = s.alloc::<u8>(total).unwrap();
@@ -230,7 +227,8 @@ fn shape_04_neighbouring_slices_of_one_page_keep_their_bytes() {
     for len in ODD {
         let range = at..at + len;
         let (from, to) = (source.slice(range.clone()).unwrap(), whole.slice_mut(range.clone()).unwrap());
-        let (mut graph, ()) = s.record(|w| w.launch(&copy, Grid::covering(len), (from, to) /*FIXME lens*/)).unwrap();
+        let (mut graph, ()) =
+            s.record(|w| w.launch(&copy, Grid::covering(len), (from, to, Len, Len))).unwrap();
         assert_eq!(s.read(&whole).unwrap(), expected, "a recording writes nothing");
         graph.replay(&mut s).unwrap();
         expected[range.clone()].copy_from_slice(&pattern(total, 9)[range.clone()]);

@@ -1,7 +1,6 @@
 //! E01 to E08: what is undefined behaviour from safe code elsewhere. E04 is a matter of sealed traits alone, hence a
 //! ui-test; so are the halves of E05, E06 and E08 that do not compile.
 
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dacapo::Error;
 
 use super::support::*;
+
+fn grid() -> Grid {
+    Grid::covering(N)
+}
 
 /// A graph that keeps nothing alive writes through the address of a slice that is gone.
 #[test]
@@ -19,11 +22,11 @@ fn e01_a_graph_keeps_alive_what_it_fills() {
     let before = device.memory_usage();
     let (mut graph, ()) = s.record(|w| w.fill(&mut b, 0xDEAD)).unwrap();
     drop(b);
-    let canaries = sentinels(&mut s, 16, N, 77);
+    let canaries = Sentinels::of(&mut s, 16, N, 77u32);
     for _ in 0..3 {
         graph.replay(&mut s).unwrap();
     }
-    assert_intact(&mut s, &canaries, 77);
+    assert!(canaries.are_intact(&mut s));
     let pinned = device.memory_usage().in_use;
     drop(canaries);
     drop(graph);
@@ -38,7 +41,7 @@ fn e01_a_graph_keeps_alive_what_it_fills() {
 #[test]
 fn e02_a_recorded_write_owns_its_bytes() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut x, mut y) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
     let mut graph = {
@@ -122,7 +125,7 @@ fn e03_a_panic_in_a_recorded_callback_is_caught_on_every_replay() {
 #[test]
 fn e05_a_step_may_replace_and_drop_a_buffer_that_it_recorded() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut x, mut y) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
     s.fill(&mut x, 1).unwrap();
@@ -135,40 +138,42 @@ fn e05_a_step_may_replace_and_drop_a_buffer_that_it_recorded() {
             Ok(x)
         })
         .unwrap();
-    let canaries = sentinels(&mut s, 16, N, 77);
+    let canaries = Sentinels::of(&mut s, 16, N, 77u32);
     graph.replay(&mut s).unwrap();
     assert_eq!(s.read(&y).unwrap(), [1; N], "from the buffer that was put in its place, which reads as zero");
     assert_eq!(s.read(&swapped).unwrap(), [0; N]);
-    assert_intact(&mut s, &canaries, 77);
+    assert!(canaries.are_intact(&mut s));
 }
 
 /// `&mut` is exclusive on one thread's word; the device's streams must keep it too, halves included.
 #[test]
 fn e06_exclusive_uses_on_several_streams_run_one_after_the_other_and_halves_side_by_side() {
-    let Some((device, stepper)) = stepped(3) else { return };
-    let k = Kernels::load(&device);
+    let Some(device) = device(3) else { return };
+    let k = Kernels::<u32>::load(&device);
     let mut streams: Vec<Stream> = (0..3).map(|_| device.stream().unwrap()).collect();
     let mut b = streams[0].alloc::<u32>(N).unwrap();
-    stepper.run_all();
+    streams[0].sync().unwrap();
+    let gate = Gate::close(&mut streams[0]);
     for s in &mut streams {
         s.launch(&k.inc, grid(), (&mut b, Len)).unwrap();
     }
-    let ids: Vec<_> = streams.iter().map(Enqueue::stream_id).collect();
-    assert_eq!((stepper.run(ids[2]), stepper.run(ids[1])), (0, 0), "each waits for the one before it");
-    assert_eq!((stepper.run(ids[0]), stepper.run(ids[1]), stepper.run(ids[2])), (1, 1, 1));
+    assert!(is_held_up(&mut streams[1]) && is_held_up(&mut streams[2]), "each waits for the one before it");
+    gate.open();
+    assert_eq!(streams[2].read(&b).unwrap(), [3; N]);
     let mut tail = b.split_off(N / 2).unwrap();
+    let gate = Gate::close(&mut streams[0]);
     streams[0].launch(&k.inc, Grid::covering(N / 2), (&mut b, Len)).unwrap();
     streams[1].launch(&k.inc, Grid::covering(N / 2), (&mut tail, Len)).unwrap();
-    assert_eq!((stepper.run(ids[1]), stepper.run(ids[0])), (1, 1), "halves wait for nothing of each other");
+    assert_eq!(streams[2].read(&tail).unwrap(), [4; N / 2], "halves wait for nothing of each other");
+    gate.open();
     assert_eq!(streams[2].read(&b).unwrap(), [4; N / 2]);
-    assert_eq!(streams[2].read(&tail).unwrap(), [4; N / 2]);
 }
 
 /// A call that clears what a graph retains is a free under a live graph: here there is none that could.
 #[test]
 fn e07_no_safe_call_frees_what_a_live_graph_uses() {
     let Some(device) = device(2) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
     let (mut x, mut y) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
     s.fill(&mut x, 4).unwrap();
@@ -183,25 +188,25 @@ fn e07_no_safe_call_frees_what_a_live_graph_uses() {
         .unwrap();
     drop((x, born));
     for round in 0..10 {
-        drop(sentinels(&mut other, 16, N << round, 77));
+        drop(Sentinels::of(&mut other, 16, N << round, 77u32));
         s.memory_cleanup().unwrap();
         other.memory_cleanup().unwrap();
         let window = other.id();
         let abandoned = device.stream().unwrap().prepare().unwrap().begin().unwrap();
         device.evict(abandoned.window().unwrap()).unwrap();
         assert!(!device.captures().is_capturing(window));
-        let canaries = sentinels(&mut other, 16, N, 78);
+        let canaries = Sentinels::of(&mut other, 16, N, 78u32);
         graph.replay(&mut s).unwrap();
         assert_eq!(other.read(&y).unwrap(), [10; N]);
-        assert_intact(&mut other, &canaries, 78);
+        assert!(canaries.are_intact(&mut other));
     }
 }
 
 /// A graph's own copies and its launches, eager writes and replays on other streams: one order, that of the calls.
 #[test]
 fn e08_recorded_copies_are_ordered_with_replays_and_eager_work_on_every_stream() {
-    let Some((device, stepper)) = stepped(2) else { return };
-    let k = Kernels::load(&device);
+    let Some(device) = device(2) else { return };
+    let k = Kernels::<u32>::load(&device);
     let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
     let (mut x, mut y, mut z) =
         (a.alloc::<u32>(N).unwrap(), a.alloc::<u32>(N).unwrap(), a.alloc::<u32>(N).unwrap());
@@ -212,8 +217,9 @@ fn e08_recorded_copies_are_ordered_with_replays_and_eager_work_on_every_stream()
             w.write(&mut x, &[100; N])
         })
         .unwrap();
-    stepper.run_all();
-    // Without the waits, each step below would run before the one above it: the slots take turns, the last one first.
+    a.sync().unwrap();
+    // Without the waits, what follows on B would run before what comes first on A.
+    let gate = Gate::close(&mut a);
     a.fill(&mut x, 1).unwrap();
     graph.replay(&mut b).unwrap();
     let first = a.read_async(&z).unwrap();
@@ -222,13 +228,9 @@ fn e08_recorded_copies_are_ordered_with_replays_and_eager_work_on_every_stream()
     let second = b.read_async(&z).unwrap();
     graph.replay(&mut b).unwrap();
     let third = a.read_async(&z).unwrap();
-    while stepper.step(b.id()) || stepper.step(a.id()) {}
+    gate.open();
     for (future, expected) in [(first, 2), (second, 6), (third, 101)] {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match std::future::Future::poll(std::pin::pin!(future), &mut context) {
-            std::task::Poll::Ready(found) => assert_eq!(found.unwrap(), [expected; N]),
-            std::task::Poll::Pending => panic!("everything ran"),
-        }
+        assert_eq!(block_on(future).unwrap(), [expected; N]);
     }
 }
 
@@ -236,7 +238,7 @@ fn e08_recorded_copies_are_ordered_with_replays_and_eager_work_on_every_stream()
 #[test]
 fn e05_a_step_that_panics_with_a_captured_buffer_in_hand_frees_nothing_that_a_graph_uses() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut x, mut y) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
     s.fill(&mut x, 1).unwrap();
@@ -250,8 +252,8 @@ fn e05_a_step_that_panics_with_a_captured_buffer_in_hand_frees_nothing_that_a_gr
         })
     }));
     assert!(unwound.is_err());
-    let canaries = sentinels(&mut s, 16, N, 77);
+    let canaries = Sentinels::of(&mut s, 16, N, 77u32);
     graph.replay(&mut s).unwrap();
     assert_eq!(s.read(&y).unwrap(), [2; N]);
-    assert_intact(&mut s, &canaries, 77);
+    assert!(canaries.are_intact(&mut s));
 }

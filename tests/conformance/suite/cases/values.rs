@@ -1,15 +1,19 @@
 //! Cases VAL-01 to VAL-05: decisions that a recording freezes, and values that must not be stale.
 
-
 use dacapo::{Error, Pass, Result};
 
 use super::support::*;
+use super::zoo;
+
+fn grid() -> Grid {
+    Grid::covering(N)
+}
 
 /// A scalar that leaks in from a later eager launch, or from a shared table of scalars, shows as a wrong value.
 #[test]
 fn val_01_a_recorded_scalar_keeps_its_value_whatever_is_launched_later() {
     let Some(device) = device(2) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut b, mut b2) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
     let mut filled = s.alloc::<u32>(N).unwrap();
@@ -34,7 +38,7 @@ fn val_01_a_recorded_scalar_keeps_its_value_whatever_is_launched_later() {
 #[test]
 fn val_01_a_value_in_a_buffer_is_the_one_written_last() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut b, mut value) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
     s.fill(&mut value, 1).unwrap();
@@ -53,26 +57,19 @@ fn val_01_a_value_in_a_buffer_is_the_one_written_last() {
 /// A generator seeded by a scalar repeats itself; one seeded by a buffer follows the buffer, and its own state.
 #[test]
 fn val_01_a_seed_as_scalar_is_frozen_and_a_seed_in_a_buffer_is_not() {
-    fn noise(seed: u32, at: usize) -> u32 {
-        (seed.wrapping_add(at as u32)).wrapping_mul(2_654_435_761).rotate_left(13)
-    }
-    let expected = |seed: u32| (0..N).map(|at| noise(seed, at)).collect::<Vec<_>>();
+    let expected = |seed: u32| (0..N).map(|at| zoo::noise_at(seed, at)).collect::<Vec<_>>();
     let Some(device) = device(1) else { return };
-    let by_scalar = Program::<(Out<u32>, u32)>::new("noise").host(|(y, seed), _| {
-        y.iter_mut().enumerate().for_each(|(at, y)| *y = noise(seed, at));
-    });
-    let by_buffer = Program::<(Out<u32>, InOut<u32>)>::new("noise_from").host(|(y, seed), _| {
-        y.iter_mut().enumerate().for_each(|(at, y)| *y = noise(seed[0], at));
-        seed[0] += 1;
-    });
+    let (by_scalar, by_buffer) = (zoo::noise(), zoo::noise_from());
     let (by_scalar, by_buffer) = (by_scalar.load(&device).unwrap(), by_buffer.load(&device).unwrap());
+    let inc = zoo::inc::<u32>().load(&device).unwrap();
     let mut s = device.stream().unwrap();
     let (mut a, mut b) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
     let mut seed = s.alloc::<u32>(1).unwrap();
     let (mut graph, ()) = s
         .record(|w| {
-            w.launch(&by_scalar, grid(), (&mut a, 3u32) /*FIXME lens*/)?;
-            w.launch(&by_buffer, grid(), (&mut b, &mut seed) /*FIXME lens*/)
+            w.launch(&by_scalar, grid(), (&mut a, 3u32, Len))?;
+            w.launch(&by_buffer, grid(), (&mut b, &seed, Len, Len))?;
+            w.launch(&inc, grid(), (&mut seed, Len))
         })
         .unwrap();
     s.write(&mut seed, &[100]).unwrap();
@@ -91,7 +88,7 @@ fn val_01_a_seed_as_scalar_is_frozen_and_a_seed_in_a_buffer_is_not() {
 #[test]
 fn val_02_warm_up_executes_recording_does_not_and_each_replay_does_once() {
     let Some(device) = device(2) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut reader = device.stream().unwrap();
     let mut s = device.stream().unwrap().prepare().unwrap();
     let mut c = s.alloc::<u32>(N).unwrap();
@@ -112,7 +109,7 @@ fn val_02_warm_up_executes_recording_does_not_and_each_replay_does_once() {
 #[test]
 fn val_02_the_recorded_handle_gets_the_replays_output_and_the_warm_ups_does_not() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let mut x = s.alloc::<u32>(N).unwrap();
     s.fill(&mut x, 10).unwrap();
@@ -146,8 +143,8 @@ struct Path {
 
 /// Works in place when nobody else holds `x`, as operators do that look at their operand's uniqueness.
 fn increment(
-    work: &mut impl Enqueue<Host>,
-    k: &Kernels,
+    work: &mut impl Enqueue<Subject>,
+    k: &Kernels<u32>,
     x: std::sync::Arc<Buffer<u32>>,
     path: &mut Path,
 ) -> Result<std::sync::Arc<Buffer<u32>>> {
@@ -171,11 +168,11 @@ fn increment(
 #[test]
 fn val_03_warm_up_and_recording_take_the_same_path() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut warm_up, mut recording) = (Path::default(), Path::default());
     let kept = std::sync::Arc::new(s.alloc::<u32>(N).unwrap());
-    let loads = device.faults().count(dacapo::Call::Load);
+    let loads = subject::calls_of(&device, dacapo::Call::Load);
     let (mut graph, out) = s
         .capture(|w| {
             let path = if w.pass() == Pass::WarmUp { &mut warm_up } else { &mut recording };
@@ -194,7 +191,11 @@ fn val_03_warm_up_and_recording_take_the_same_path() {
         .unwrap();
     assert_eq!(warm_up, recording);
     assert_eq!(warm_up.kernels, ["inc", "inc", "add1", "sum"]);
-    assert_eq!(device.faults().count(dacapo::Call::Load), loads, "nothing is compiled for the recording");
+    assert_eq!(
+        subject::calls_of(&device, dacapo::Call::Load),
+        loads,
+        "nothing is compiled for the recording"
+    );
     let names: Vec<_> = (0..graph.nodes()).map(|node| graph.node(node).unwrap().name).collect();
     assert_eq!(names, ["fill", "inc", "inc", "add1", "sum"]);
     graph.replay(&mut s).unwrap();
@@ -202,7 +203,7 @@ fn val_03_warm_up_and_recording_take_the_same_path() {
 }
 
 /// A graph over eight values, for the ways to refresh them.
-fn over_eight(s: &mut Stream, k: &Kernels) -> (Buffer<u32>, Buffer<u32>, Graph) {
+fn over_eight(s: &mut Stream, k: &Kernels<u32>) -> (Buffer<u32>, Buffer<u32>, Graph) {
     let (x, mut y) = (s.alloc::<u32>(8).unwrap(), s.alloc::<u32>(8).unwrap());
     let (graph, ()) = s.record(|w| w.launch(&k.add1, Grid::covering(8), (&x, &mut y, Len, Len))).unwrap();
     (x, y, graph)
@@ -212,7 +213,7 @@ fn over_eight(s: &mut Stream, k: &Kernels) -> (Buffer<u32>, Buffer<u32>, Graph) 
 #[test]
 fn val_05_each_replay_sees_what_was_written_last_and_not_what_the_host_did_after() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut x, y, mut graph) = over_eight(&mut s, &k);
     for round in 0..3u32 {
@@ -229,7 +230,7 @@ fn val_05_each_replay_sees_what_was_written_last_and_not_what_the_host_did_after
 #[test]
 fn val_05_a_write_of_another_length_is_an_error_that_names_both() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut x, y, mut graph) = over_eight(&mut s, &k);
     for wrong in [4, 16] {
@@ -255,7 +256,7 @@ fn val_05_a_write_of_another_length_is_an_error_that_names_both() {
 #[test]
 fn val_05_a_write_to_a_slice_changes_exactly_its_elements() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut x, y, mut graph) = over_eight(&mut s, &k);
     s.write(&mut x, &[1; 8]).unwrap();
@@ -268,15 +269,15 @@ fn val_05_a_write_to_a_slice_changes_exactly_its_elements() {
 #[test]
 fn val_05_rebinding_the_variable_leaves_the_graph_with_the_captured_buffer() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut x, y, mut graph) = over_eight(&mut s, &k);
     s.write(&mut x, &[1; 8]).unwrap();
     x = s.alloc::<u32>(8).unwrap();
     s.write(&mut x, &[500; 8]).unwrap();
-    let others = sentinels(&mut s, 8, 8, 77);
+    let others = Sentinels::of(&mut s, 8, 8, 77u32);
     graph.replay(&mut s).unwrap();
     assert_eq!(s.read(&y).unwrap(), [2; 8]);
     assert_eq!(s.read(&x).unwrap(), [500; 8]);
-    assert_intact(&mut s, &others, 77);
+    assert!(others.are_intact(&mut s));
 }
