@@ -81,7 +81,12 @@ pub type Sum3<T> = (In<T>, In<T>, In<T>, Out<T>, Len<0>, Len<1>, Len<2>, Len<3>)
 
 /// `out = in + 1`.
 pub fn add1<T: Number>() -> Program<Map<T>> {
-    let program = Program::<Map<T>>::new("add1")
+    add1_named("add1")
+}
+
+/// `out = in + 1`, by another name.
+pub fn add1_named<T: Number>(name: &str) -> Program<Map<T>> {
+    let program = Program::<Map<T>>::new(name)
         .host(|(x, y, ..), _| y.iter_mut().zip(x).for_each(|(y, x)| *y = x.plus(T::ONE)));
     each(
         program,

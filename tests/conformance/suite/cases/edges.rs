@@ -1,10 +1,8 @@
 //! Sharp edges of other libraries, as scenarios that must work here: captures left open (E10 to E14), neighbours (E20
 //! to E24), errors, contents and order (E30 to E37).
 
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dacapo::host::Severity;
 use dacapo::{Abandonment, Call, Error, PhaseName};
 
 use super::support::*;
@@ -12,19 +10,18 @@ use super::support::*;
 /// cudarc, mircuda: `end` first returns an old, unrelated stored error, and leaves the capture open.
 #[test]
 fn e10_end_reports_its_own_window_and_not_what_failed_before_it() {
-    let Some((device, stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut output = filled(&mut s, 1.0);
     let mut doomed = s.alloc::<f32>(LEN).unwrap();
-    s.launch(&k.broken, grid(), (&mut doomed,) /*FIXME lens*/).unwrap();
-    stepper.run_all();
+    fail_late(&mut s, &mut doomed);
 
     let mut s = s.prepare().unwrap().begin().unwrap();
     s.launch(&k.inc, grid(), (&mut output, Len)).unwrap();
     let (mut graph, mut s) = s.end().expect("the old failure is no part of this window");
     assert!(!device.captures().any_active());
     graph.replay(&mut s).unwrap().wait().unwrap();
-    assert!(matches!(s.sync(), Err(Error::KernelPanicked { .. })), "it is reported where it belongs, once");
+    assert!(matches!(s.sync(), Err(Error::CallbackPanicked { .. })), "it is reported where it belongs, once");
     s.sync().unwrap();
     assert!(all(&s.read(&output).unwrap(), 2.0));
 }
@@ -38,7 +35,7 @@ fn e11_an_early_return_closes_the_window() {
         "no number".parse::<u32>().map_err(Error::step)?;
         Ok(s.end()?)
     }
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut output = filled(&mut s, 1.0);
     let id = s.id();
@@ -56,7 +53,7 @@ fn e11_an_early_return_closes_the_window() {
 /// mircuda, ferrotorch, cudax: a panic in the callback leaves the stream capturing.
 #[test]
 fn e12_a_panic_in_a_step_closes_the_window_and_leaves_the_stream_usable() {
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut output = filled(&mut s, 1.0);
     let step = |w: &mut Work<'_>, output: &mut Buffer<f32>| {
@@ -79,7 +76,7 @@ fn e12_a_panic_in_a_step_closes_the_window_and_leaves_the_stream_usable() {
 /// cuda.core: an invalidated capture cannot be ended.
 #[test]
 fn e13_a_window_that_was_doomed_evicted_or_refused_by_the_driver_still_ends() {
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut output = filled(&mut s, 1.0);
     for spoil in ["doomed", "evicted", "refused"] {
@@ -91,9 +88,10 @@ fn e13_a_window_that_was_doomed_evicted_or_refused_by_the_driver_still_ends() {
                 device.evict(recording.window().unwrap()).unwrap();
                 recording.launch(&k.inc, grid(), (&mut output, Len)).unwrap_err()
             }
+            _ if subject::refuse_next(&device, Call::End) => Error::NotReplayed,
             _ => {
-                device.faults().fail_nth(Call::End, 1, Severity::Call);
-                Error::NotReplayed
+                s = recording.abort();
+                continue;
             }
         };
         let (usable, error) = recording.end().unwrap_err().into_parts();
@@ -114,7 +112,7 @@ fn e13_a_window_that_was_doomed_evicted_or_refused_by_the_driver_still_ends() {
 /// ferrotorch: a guard's drop swallows the failure of the end.
 #[test]
 fn e14_a_window_closed_by_a_drop_says_why_through_the_buffers_that_it_made() {
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let cause = |s: &mut Stream, born: &Buffer<f32>| match s.read(born) {
         Err(Error::NeverSealed { cause }) => (*cause).clone(),
@@ -133,7 +131,9 @@ fn e14_a_window_closed_by_a_drop_says_why_through_the_buffers_that_it_made() {
     let error = cause(&mut s, &born);
     assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
 
-    device.faults().fail_nth(Call::End, 1, Severity::Call);
+    if !subject::refuse_next(&device, Call::End) {
+        return;
+    }
     let mut kept = None;
     let error = s
         .record(|w| {
@@ -149,7 +149,7 @@ fn e14_a_window_closed_by_a_drop_says_why_through_the_buffers_that_it_made() {
 /// cubecl: `begin` takes no caller, so that a neighbour opens, stops, fills and dooms somebody else's window.
 #[test]
 fn e20_a_neighbour_on_the_same_slot_cannot_touch_a_window() {
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut owner = device.stream().unwrap();
     let mut neighbour = AnyStream::from(device.stream().unwrap());
     let mut output = filled(&mut owner, 1.0);
@@ -181,7 +181,7 @@ fn e20_a_neighbour_on_the_same_slot_cannot_touch_a_window() {
 /// cudarc: touching a window-written buffer from another stream joins that stream to the capture.
 #[test]
 fn e22_a_stream_that_touches_what_a_window_writes_does_not_join_it() {
-    let Some((device, stepper, k)) = stepped(2) else { return };
+    let Some((device, k)) = working(2) else { return };
     let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
     let mut output = filled(&mut a, 1.0);
     let mut copy = b.alloc::<f32>(LEN).unwrap();
@@ -195,8 +195,6 @@ fn e22_a_stream_that_touches_what_a_window_writes_does_not_join_it() {
     assert!(all(&b.read(&copy).unwrap(), 1.0), "it executed");
     let error = b.copy(&born, &mut copy).unwrap_err();
     assert!(matches!(error, Error::StillRecording { operation: "copy", .. }), "{error}");
-    stepper.run_all();
-
     a.fill(&mut output, 7.0).expect("the other stream's mistake dooms nobody's window");
     let (mut graph, mut a) = a.end().unwrap();
     graph.replay(&mut a).unwrap();
@@ -208,19 +206,23 @@ fn e22_a_stream_that_touches_what_a_window_writes_does_not_join_it() {
 /// cubecl: a cross-stream input makes another stream wait on a captured event and never rejoin.
 #[test]
 fn e23_recording_a_cross_stream_input_makes_nobody_wait() {
-    let Some((device, stepper, k)) = stepped(2) else { return };
+    let Some((device, k)) = working(2) else { return };
     let (mut s, mut n) = (device.stream().unwrap(), device.stream().unwrap());
     let mut input = n.alloc::<f32>(LEN).unwrap();
     let mut output = s.alloc::<f32>(LEN).unwrap();
     s.sync().unwrap();
     n.sync().unwrap();
     n.fill(&mut input, 1.0).unwrap();
-    let before = calls(&device);
+    let before = subject::driver_calls(&device);
     let mut s = s.prepare().unwrap().begin().unwrap();
     s.launch(&k.add1, grid(), (&input, &mut output, Len, Len)).unwrap();
-    assert_eq!(calls(&device), before + 1, "the start of the recording, and no wait");
+    assert_eq!(
+        subject::driver_calls(&device),
+        before.map(|calls| calls + 1),
+        "the start of the recording, and no wait"
+    );
     n.launch(&k.inc, grid(), (&mut input, Len)).unwrap();
-    assert_eq!(stepper.run(n.id()), 2, "the other stream runs on while the window is open");
+    n.sync().expect("the other stream runs on while the window is open");
     let (mut graph, mut s) = s.end().unwrap();
     graph.replay(&mut s).unwrap();
     n.launch(&k.inc, grid(), (&mut input, Len)).unwrap();
@@ -231,7 +233,7 @@ fn e23_recording_a_cross_stream_input_makes_nobody_wait() {
 /// warp: one open capture blocks captures on every device, and defers every free in the process.
 #[test]
 fn e24_an_open_window_holds_up_no_other_capture_and_no_release_of_memory() {
-    let Some((first, _stepper, k)) = stepped(2) else { return };
+    let Some((first, k)) = working(2) else { return };
     let Some((second, other_k)) = working(1) else { return };
     let mut s = first.stream().unwrap();
     let mut output = filled(&mut s, 1.0);
@@ -262,29 +264,25 @@ fn e24_an_open_window_holds_up_no_other_capture_and_no_release_of_memory() {
 /// cudarc: one last-writer-wins error slot per context, cleared by an unrelated call.
 #[test]
 fn e30_each_stream_keeps_its_first_late_failure_until_it_is_asked() {
-    let Some((device, stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
-    let named = |name: &str| {
-        let text = name.to_owned();
-        let program = Program::<(Out<f32>,)>::new(name).host(move |_, _| panic!("{text}"));
-        program.load(&device).unwrap()
-    };
-    let (first, second, other) = (named("first"), named("second"), named("other"));
     let (mut x, mut y) = (a.alloc::<f32>(LEN).unwrap(), b.alloc::<f32>(LEN).unwrap());
-    a.launch(&first, grid(), (&mut x,) /*FIXME lens*/).unwrap();
-    a.launch(&second, grid(), (&mut x,) /*FIXME lens*/).unwrap();
-    b.launch(&other, grid(), (&mut y,) /*FIXME lens*/).unwrap();
-    stepper.run_all();
+    let fails = |s: &mut Stream, buffer: &mut Buffer<f32>, name: &'static str| {
+        s.host_call_with(Touches::new().writes(buffer), move || panic!("{name}")).unwrap();
+    };
+    fails(&mut a, &mut x, "first");
+    fails(&mut a, &mut x, "second");
+    fails(&mut b, &mut y, "other");
     b.fill(&mut y, 0.0).unwrap();
     a.launch(&k.fill, grid(), (&mut x, 1.0f32, Len)).unwrap();
     assert!(all(&a.read(&x).unwrap(), 1.0));
 
-    let kernel = |outcome| match outcome {
-        Err(Error::KernelPanicked { kernel, .. }) => kernel.to_string(),
+    let told = |outcome| match outcome {
+        Err(Error::CallbackPanicked { message }) => message.to_string(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(kernel(b.sync()), "other");
-    assert_eq!(kernel(a.sync()), "first");
+    assert_eq!(told(b.sync()), "other");
+    assert_eq!(told(a.sync()), "first");
     a.sync().unwrap();
     b.sync().unwrap();
 }
@@ -293,7 +291,7 @@ fn e30_each_stream_keeps_its_first_late_failure_until_it_is_asked() {
 /// window's own account, the library's calls included, is refused before the driver hears of it.
 #[test]
 fn e32_a_wait_beside_a_window_never_reaches_the_driver_on_its_behalf() {
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut s = AnyStream::from(device.stream().unwrap());
     let mut output = filled(&mut s, 1.0);
     s.prepare().unwrap();
@@ -305,11 +303,11 @@ fn e32_a_wait_beside_a_window_never_reaches_the_driver_on_its_behalf() {
     let ticket = graph.replay(&mut s).unwrap();
     s.prepare().unwrap();
     s.begin().unwrap();
-    let before = calls(&device);
+    let before = subject::driver_calls(&device);
     assert!(matches!(s.sync(), Err(Error::WrongPhase { operation: "sync", .. })));
     assert!(matches!(s.read(&output), Err(Error::WrongPhase { operation: "read", .. })));
     assert!(matches!(graph.replay(&mut s), Err(Error::WrongPhase { operation: "replay", .. })));
-    assert_eq!(calls(&device), before);
+    assert_eq!(subject::driver_calls(&device), before);
     ticket.wait().expect("a ticket is nobody's window");
     s.launch(&k.inc, grid(), (&mut output, Len)).unwrap();
     let mut graph = s.end().unwrap();
@@ -321,19 +319,21 @@ fn e32_a_wait_beside_a_window_never_reaches_the_driver_on_its_behalf() {
 /// cuda-async, mircuda: updates before a replay order only on the same stream.
 #[test]
 fn e34_an_update_on_another_stream_is_ordered_with_the_replays_around_it() {
-    let Some((device, stepper, k)) = stepped(2) else { return };
+    let Some((device, k)) = working(2) else { return };
     let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut input = filled(&mut s, 1.0);
     let (mut output, mut results) = (s.alloc::<f32>(LEN).unwrap(), s.alloc::<f32>(2 * LEN).unwrap());
     let (mut graph, ()) = s.record(|w| w.launch(&k.add1, grid(), (&input, &mut output, Len, Len))).unwrap();
     s.sync().unwrap();
+    let gate = Gate::close(&mut other);
     for round in 0..2 {
         other.write(&mut input, &[10.0 * (round + 1) as f32; LEN]).unwrap();
         graph.replay(&mut s).unwrap();
         let at = round * LEN;
         other.copy(&output, results.slice_mut(at..at + LEN).unwrap()).unwrap();
     }
-    assert_eq!(stepper.run(s.id()), 0, "the replay waits for the update");
+    assert!(is_held_up(&mut s), "the replay waits for the update");
+    gate.open();
     let results = s.read(&results).unwrap();
     assert!(all(&results[..LEN], 11.0) && all(&results[LEN..], 21.0));
 }
@@ -341,7 +341,7 @@ fn e34_an_update_on_another_stream_is_ordered_with_the_replays_around_it() {
 /// A check by address passes an object that has another one's old address. Here a graph names its members themselves.
 #[test]
 fn e34_a_new_buffer_in_the_place_of_an_old_one_is_not_taken_for_it() {
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let mut output = s.alloc::<f32>(LEN).unwrap();
     let old = filled(&mut s, 1.0);
@@ -356,7 +356,7 @@ fn e34_a_new_buffer_in_the_place_of_an_old_one_is_not_taken_for_it() {
 /// ferrotorch: a graph test that launches on another stream passes with an empty graph. So nodes can be audited.
 #[test]
 fn e36_work_on_another_stream_is_no_node_of_the_graph() {
-    let Some((device, _stepper, k)) = stepped(2) else { return };
+    let Some((device, k)) = working(2) else { return };
     let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut output = filled(&mut s, 1.0);
     let (mut empty, ()) = s.record(|_| other.launch(&k.inc, grid(), (&mut output, Len))).unwrap();
@@ -375,7 +375,7 @@ fn e36_work_on_another_stream_is_no_node_of_the_graph() {
 /// waits.
 #[test]
 fn e37_graphs_that_share_an_arena_replay_in_any_order_on_any_stream() {
-    let Some((device, stepper, k)) = stepped(2) else { return };
+    let Some((device, k)) = working(2) else { return };
     let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
     let input = filled(&mut s, 3.0);
     let (mut x, mut y) = (s.alloc::<f32>(LEN).unwrap(), s.alloc::<f32>(LEN).unwrap());
@@ -397,13 +397,13 @@ fn e37_graphs_that_share_an_arena_replay_in_any_order_on_any_stream() {
         .unwrap();
     drop(input);
     assert_eq!(device.memory_usage().in_use, in_use, "one arena for both, and dead inputs live on");
-    stepper.run_all();
-
+    let gate = Gate::close(&mut s);
     g2.replay(&mut s).unwrap();
     g1.replay(&mut other).unwrap();
     g2.replay(&mut other).unwrap();
     g1.replay(&mut s).unwrap();
-    assert_eq!(stepper.run(other.id()), 0, "sharers take turns");
+    assert!(is_held_up(&mut other), "sharers take turns");
+    gate.open();
     assert!(all(&other.read(&x).unwrap(), 8.0));
     assert!(all(&s.read(&y).unwrap(), 12.0));
     device.check().unwrap();

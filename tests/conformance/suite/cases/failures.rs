@@ -1,15 +1,18 @@
-//! Cases FAIL-01 to FAIL-04: panics, failed ends, and whose failure it is. FAIL-05 is in `poison.rs`.
-
+//! Cases FAIL-01 to FAIL-04: panics, failed ends, and whose failure it is. What needs a driver that
+//! refuses on demand, FAIL-05 among it, is tested on the host alone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dacapo::host::Severity;
 use dacapo::{Call, Error, ErrorKind, GridLimit};
 
 use super::support::*;
 
+fn grid() -> Grid {
+    Grid::covering(N)
+}
+
 /// Reads, allocates, and makes and replays a graph: what must work after any failure.
-fn assert_all_works(device: &Device, s: &mut Stream, k: &Kernels) {
+fn assert_all_works(device: &Device, s: &mut Stream, k: &Kernels<u32>) {
     let mut c = s.alloc::<u32>(N).unwrap();
     let (mut graph, out) = s
         .capture(|w| {
@@ -29,10 +32,10 @@ fn assert_all_works(device: &Device, s: &mut Stream, k: &Kernels) {
 #[test]
 fn fail_01_a_panic_between_begin_and_end_closes_the_window() {
     let Some(device) = device(2) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let mut c = s.alloc::<u32>(N).unwrap();
-    let before = baseline(&mut s);
+    let before = Baseline::take(&mut s);
     let caught = catch_unwind(AssertUnwindSafe(|| {
         s.record(|w| {
             let mut born = w.alloc::<u32>(1 << 20)?;
@@ -46,17 +49,17 @@ fn fail_01_a_panic_between_begin_and_end_closes_the_window() {
     assert!(!device.captures().any_active());
     assert_eq!(s.read(&c).unwrap(), [0; N], "nothing of the recording ran");
     assert_all_works(&device, &mut s, &k);
-    assert_returns_to(&mut s, before);
+    assert!(before.returns(&mut s));
 }
 
 /// The same for the by-value transitions, where unwinding drops the recording stream itself.
 #[test]
 fn fail_01_a_panic_that_drops_the_recording_stream_closes_the_window() {
     let Some(device) = device(2) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut other = device.stream().unwrap();
     let mut c = other.alloc::<u32>(N).unwrap();
-    let before = baseline(&mut other);
+    let before = Baseline::take(&mut other);
     let caught = catch_unwind(AssertUnwindSafe(|| {
         let mut s = device.stream().unwrap().prepare().unwrap().begin().unwrap();
         s.launch(&k.inc, grid(), (&mut c, Len)).unwrap();
@@ -67,16 +70,16 @@ fn fail_01_a_panic_that_drops_the_recording_stream_closes_the_window() {
     assert!(!device.captures().any_active());
     assert_eq!(other.read(&c).unwrap(), [0; N]);
     assert_all_works(&device, &mut other, &k);
-    assert_returns_to(&mut other, before);
+    assert!(before.returns(&mut other));
 }
 
 /// An early return drops the stream without a panic: same rule, and what was born in the recording says why it is lost.
 #[test]
 fn fail_01_a_dropped_recording_stream_discards_its_recording() {
     let Some(device) = device(2) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut other = device.stream().unwrap();
-    let before = baseline(&mut other);
+    let before = Baseline::take(&mut other);
     let mut s = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     let mut born = s.alloc::<u32>(N).unwrap();
     s.launch(&k.fill, grid(), (&mut born, 1u32, Len)).unwrap();
@@ -86,14 +89,14 @@ fn fail_01_a_dropped_recording_stream_discards_its_recording() {
     assert!(matches!(error.root(), Error::Abandoned { how: dacapo::Abandonment::Dropped, .. }), "{error}");
     drop(born);
     assert_all_works(&device, &mut other, &k);
-    assert_returns_to(&mut other, before);
+    assert!(before.returns(&mut other));
 }
 
 /// A leaked window that blocks others, or that nobody can close, is the same as a hang.
 #[test]
 fn fail_01_a_forgotten_recording_harms_nobody_and_can_be_evicted() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut other = device.stream().unwrap();
     let mut pinned = other.alloc::<u32>(N).unwrap();
     let kept = other.alloc::<u32>(N).unwrap();
@@ -124,103 +127,56 @@ fn fail_01_a_forgotten_recording_harms_nobody_and_can_be_evicted() {
 
 /// Cleanup that only happens on success leaks the arena, or leaves the stream recording for ever.
 #[test]
-fn fail_02_a_refused_transition_leaves_nothing_behind() {
-    for (call, nth) in
-        [(Call::Begin, 1), (Call::End, 1), (Call::Seal, 1), (Call::Allocate, 1), (Call::Allocate, 2)]
-    {
-        for severity in [Severity::Call, Severity::Memory] {
-            // A first refusal for want of memory is retried once: two in a row are what is reported.
-            let times = if call == Call::Allocate && severity == Severity::Memory { 2 } else { 1 };
-            refuse_a_capture(call, nth, times, severity);
-        }
-    }
-}
-
-/// Captures a graph with a survivor and a temporary of a page each, while the `nth` such calls of the driver fail.
-fn refuse_a_capture(call: Call, nth: u64, times: u64, severity: Severity) {
-    const LARGE: usize = 1 << 20;
-    let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
-    let mut s = device.stream().unwrap();
-    let mut c = s.alloc::<u32>(N).unwrap();
-    let before = baseline(&mut s);
-    for further in 0..times {
-        device.faults().fail_nth(call, nth + further, severity);
-    }
-    let mut survivor = None;
-    let all = Grid::covering(LARGE);
-    let error = refused(s.record(|w| {
-        let mut temporary = w.alloc_scratch::<u32>(LARGE)?;
-        let mut survives = w.alloc_scratch::<u32>(LARGE)?;
-        w.launch(&k.inc, grid(), (&mut c, Len))?;
-        w.launch(&k.fill, all, (&mut temporary, 1u32, Len))?;
-        w.launch(&k.add1, all, (&temporary, &mut survives, Len, Len))?;
-        survivor = Some(survives);
-        Ok(())
-    }));
-    let memory = call == Call::Allocate && severity == Severity::Memory;
-    match &error {
-        Error::Driver { call: failed, .. } if !memory => assert_eq!(*failed, call),
-        Error::OutOfMemory { requested, .. } if memory => assert!(*requested >= LARGE * 4, "{requested}"),
-        other => panic!("{call:?}: {other}"),
-    }
-    device.faults().clear();
-    assert!(!device.captures().any_active(), "{call:?}");
-    if let Some(survivor) = survivor {
-        let lost = refused(s.read(&survivor));
+fn fail_02_an_end_that_finds_no_room_leaves_nothing_behind() {
+    const LIMIT: usize = 12 << 20;
+    let short = (CaptureOptions::new().arena_limit(1), 1 << 18);
+    let large = (CaptureOptions::new(), LIMIT / 4);
+    for (options, len) in [short, large] {
+        let Some(device) = open(DeviceOptions::new().max_streams(1).memory_limit(LIMIT)) else { return };
+        let k = Kernels::load(&device);
+        let mut s = device.stream().unwrap();
+        let mut c = s.alloc::<u32>(N).unwrap();
+        let before = Baseline::take(&mut s);
+        let mut survivor = None;
+        let all = Grid::covering(len);
+        let error = refused(s.record_with(options, |w| {
+            let mut temporary = w.alloc_scratch::<u32>(len)?;
+            let mut survives = w.alloc_scratch::<u32>(len)?;
+            w.launch(&k.inc, grid(), (&mut c, Len))?;
+            w.launch(&k.fill, all, (&mut temporary, 1, Len))?;
+            w.launch(&k.add1, all, (&temporary, &mut survives, Len, Len))?;
+            survivor = Some(survives);
+            Ok(())
+        }));
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+        assert!(!device.captures().any_active());
+        let lost = refused(s.read(&survivor.take().unwrap()));
         assert!(matches!(lost, Error::NeverSealed { .. }), "{lost}");
         assert_eq!(lost.root().to_string(), error.to_string());
-    }
-    assert_eq!(s.read(&c).unwrap(), [0; N], "bytes from outside are what they were");
-    assert_returns_to(&mut s, before);
-    assert_all_works(&device, &mut s, &k);
-    assert_returns_to(&mut s, before);
-    drop(c);
-    s.memory_cleanup().unwrap();
-    let refusals = if call == Call::Allocate { times } else { 0 };
-    let pages = || (device.faults().count(Call::Allocate) - refusals, device.faults().count(Call::Free));
-    eventually(|| pages().0 == pages().1, || format!("{call:?}: pages allocated and freed: {:?}", pages()));
-    assert_eq!(device.memory_usage().held, 0);
-}
-
-/// The by-value `begin` and `end` give the stream back, in no capture and usable.
-#[test]
-fn fail_02_a_refused_transition_gives_the_stream_back() {
-    let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
-    let s = device.stream().unwrap();
-    device.faults().fail_nth(Call::Begin, 1, Severity::Call);
-    let (s, error) = s.prepare().unwrap().begin().unwrap_err().into_parts();
-    assert!(matches!(error, Error::Driver { call: Call::Begin, .. }));
-    for call in [Call::End, Call::Seal] {
-        let s = device.stream().unwrap().prepare().unwrap().begin().unwrap();
-        device.faults().fail_nth(call, 1, Severity::Call);
-        let (mut s, error) = s.end().unwrap_err().into_parts();
-        assert!(matches!(error, Error::Driver { call: failed, .. } if failed == call), "{error}");
-        assert_eq!(s.phase(), dacapo::PhaseName::NoCapture);
+        assert_eq!(s.read(&c).unwrap(), [0; N], "bytes from outside are what they were");
+        assert!(before.returns(&mut s));
         assert_all_works(&device, &mut s, &k);
+        assert!(before.returns(&mut s));
     }
-    let mut s = s;
-    assert_all_works(&device, &mut s, &k);
 }
 
 /// A cascade that reports its last error sends people to the wrong place; a graph that misses a launch must not exist.
 #[test]
 fn fail_03_end_returns_the_first_failure_and_seals_nothing() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
-    let bad = illegal_block(&device);
+    let k = Kernels::<u32>::load(&device);
     let (mut a, mut b) = {
         let mut s = device.stream().unwrap();
         (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap())
     };
-    let foreign = support_objects::device(1).stream().unwrap().alloc::<u32>(N).unwrap();
-    let seals = device.faults().count(Call::Seal);
+    let Some(elsewhere) = super::support::device(1) else { return };
+    let foreign = elsewhere.stream().unwrap().alloc::<u32>(N).unwrap();
+    let seals = subject::calls_of(&device, Call::Seal);
     let mut s = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     s.launch(&k.inc, grid(), (&mut a, Len)).unwrap();
     s.launch(&k.add1, grid(), (&a, &mut b, Len, Len)).unwrap();
-    let first = refused(s.launch(&bad, grid(), (&mut b,) /*FIXME lens*/));
-    assert!(matches!(first, Error::Limit { limit: GridLimit::ThreadsPerBlock, .. }), "{first}");
+    let first = refused(s.launch(&k.fill, beyond_limits(), (&mut b, 1, Len)));
+    assert!(matches!(first, Error::Limit { limit: GridLimit::BlocksY, .. }), "{first}");
     // Nobody looks at what comes after: wrong devices, wrong lengths, and what would have been right.
     let later = refused(s.launch(&k.add1, grid(), (&foreign, &mut b, Len, Len)));
     assert!(matches!(&later, Error::Doomed { .. }), "{later}");
@@ -228,10 +184,10 @@ fn fail_03_end_returns_the_first_failure_and_seals_nothing() {
     let good = refused(s.launch(&k.inc, grid(), (&mut a, Len)));
     assert!(matches!(&good, Error::Doomed { .. }), "{good}");
     assert_eq!(good.root().to_string(), first.to_string());
-    device.faults().fail_nth(Call::End, 1, Severity::Call);
+    subject::refuse_next(&device, Call::End);
     let (mut s, error) = s.end().unwrap_err().into_parts();
     assert_eq!(error.to_string(), first.to_string(), "also when the driver refuses the end itself");
-    assert_eq!(device.faults().count(Call::Seal), seals);
+    assert_eq!(subject::calls_of(&device, Call::Seal), seals);
     assert_eq!(s.read(&a).unwrap(), [0; N]);
     assert_eq!(s.read(&b).unwrap(), [0; N], "a failure in the window taints nothing from outside");
     assert_all_works(&device, &mut s, &k);
@@ -240,20 +196,19 @@ fn fail_03_end_returns_the_first_failure_and_seals_nothing() {
 /// Returning an older, unrelated error from `end` loses a good graph, or leaves the window open.
 #[test]
 fn fail_03_an_older_failure_surfaces_once_and_not_at_the_end() {
-    let Some((device, stepper)) = stepped(1) else { return };
-    let k = Kernels::load(&device);
+    let Some(device) = device(1) else { return };
+    let k = Kernels::<u32>::load(&device);
     let mut s = device.stream().unwrap();
     let (mut a, mut b) = (s.alloc::<u32>(N).unwrap(), s.alloc::<u32>(N).unwrap());
-    stepper.run_all();
-    s.launch(&k.fill, grid(), (&mut a, 1u32, Len)).unwrap();
-    device.faults().fail_nth(Call::Execute, 1, Severity::Call);
+    let gate = Gate::close(&mut s);
+    fail_late(&mut s, &mut a);
     let mut s = s.prepare().unwrap().begin().unwrap();
     s.launch(&k.inc, grid(), (&mut b, Len)).unwrap();
-    stepper.run_all();
+    gate.open();
     let (mut graph, mut s) = s.end().unwrap();
     graph.replay(&mut s).unwrap();
     let old = refused(s.sync());
-    assert!(matches!(old, Error::Driver { call: Call::Execute, .. }), "{old}");
+    assert!(matches!(old, Error::CallbackPanicked { .. }), "{old}");
     s.sync().unwrap();
     assert_eq!(s.read(&b).unwrap(), [1; N]);
     assert_tainted(&mut s, &a, &old);
@@ -263,11 +218,10 @@ fn fail_03_an_older_failure_surfaces_once_and_not_at_the_end() {
 #[test]
 fn fail_04_a_refused_launch_is_the_callers_own_and_nobody_elses() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
-    let bad = illegal_block(&device);
+    let k = Kernels::<u32>::load(&device);
     let (mut a, mut n) = (device.stream().unwrap(), device.stream().unwrap());
     let (mut x, mut y) = (a.alloc::<u32>(N).unwrap(), n.alloc::<u32>(N).unwrap());
-    let error = refused(a.launch(&bad, grid(), (&mut x,) /*FIXME lens*/));
+    let error = refused(a.launch(&k.fill, beyond_limits(), (&mut x, 1, Len)));
     assert_eq!(error.kind(), ErrorKind::Exhausted);
     n.launch(&k.inc, grid(), (&mut y, Len)).unwrap();
     n.sync().unwrap();
@@ -282,18 +236,16 @@ fn fail_04_a_refused_launch_is_the_callers_own_and_nobody_elses() {
 /// The same for a failure that its call could not know of: the first `sync` of that stream reports it, once.
 #[test]
 fn fail_04_a_late_failure_is_reported_once_by_the_stream_that_erred() {
-    let Some((device, stepper)) = stepped(1) else { return };
-    let k = Kernels::load(&device);
+    let Some(device) = device(1) else { return };
+    let k = Kernels::<u32>::load(&device);
     let (mut a, mut n) = (device.stream().unwrap(), device.stream().unwrap());
     let (mut x, mut y) = (a.alloc::<u32>(N).unwrap(), n.alloc::<u32>(N).unwrap());
-    stepper.run_all();
-    a.launch(&k.fill, grid(), (&mut x, 1u32, Len)).unwrap();
+    fail_late(&mut a, &mut x);
     n.launch(&k.inc, grid(), (&mut y, Len)).unwrap();
-    device.faults().fail_nth(Call::Execute, 1, Severity::Call);
     n.sync().unwrap();
     assert_eq!(n.read(&y).unwrap(), [1; N]);
     let error = refused(a.sync());
-    assert!(matches!(error, Error::Driver { call: Call::Execute, .. }), "{error}");
+    assert!(matches!(error, Error::CallbackPanicked { .. }), "{error}");
     a.sync().unwrap();
     n.sync().unwrap();
     a.launch(&k.fill, grid(), (&mut x, 4u32, Len)).unwrap();
@@ -305,13 +257,12 @@ fn fail_04_a_late_failure_is_reported_once_by_the_stream_that_erred() {
 #[test]
 fn fail_04_a_failed_window_is_nobody_elses() {
     let Some(device) = device(1) else { return };
-    let k = Kernels::load(&device);
-    let bad = illegal_block(&device);
+    let k = Kernels::<u32>::load(&device);
     let mut setup = device.stream().unwrap();
     let (mut x, mut y) = (setup.alloc::<u32>(N).unwrap(), setup.alloc::<u32>(N).unwrap());
     let mut a = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     let mut n = device.stream().unwrap().prepare().unwrap().begin().unwrap();
-    let error = refused(a.launch(&bad, grid(), (&mut x,) /*FIXME lens*/));
+    let error = refused(a.launch(&k.fill, beyond_limits(), (&mut x, 1, Len)));
     n.launch(&k.inc, grid(), (&mut y, Len)).unwrap();
     let (mut a, ended) = a.end().unwrap_err().into_parts();
     assert_eq!(ended.to_string(), error.to_string());

@@ -1,12 +1,12 @@
 //! Threads, and the order of streams: cases THR-01, THR-03 and STR-02 to STR-05.
 
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use dacapo::Call;
 
 use super::support::*;
+use super::zoo;
 
 /// The ordinary things that another thread does, each of which kills some driver's capture.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +51,8 @@ impl Ordinary {
                 assert!(all(&s.read(&*data).unwrap(), before + 1.0));
             }
             Ordinary::Compile => {
-                let program = Program::<(InOut<f32>,)>::new("late").host(|(c,), _| c.fill(8.0));
-                let kernel = program.load(&s.device()).unwrap();
-                s.launch(&kernel, grid(), (&mut *data,) /*FIXME lens*/).unwrap();
+                let kernel = zoo::fill().load(&s.device()).unwrap();
+                s.launch(&kernel, grid(), (&mut *data, 8.0f32, Len)).unwrap();
                 assert!(all(&s.read(&*data).unwrap(), 8.0));
             }
             Ordinary::Upload => {
@@ -118,7 +117,7 @@ fn thr_01_nothing_ordinary_on_another_thread_disturbs_a_capture_or_is_disturbed_
 #[test]
 fn thr_01_everything_ordinary_runs_to_its_end_while_a_window_stays_open() {
     for slots in [1, 2] {
-        let Some((device, _stepper, k)) = stepped(slots) else { return };
+        let Some((device, k)) = working(slots) else { return };
         let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
         let input = filled(&mut s, 1.0);
         let mut output = s.alloc::<f32>(LEN).unwrap();
@@ -126,10 +125,7 @@ fn thr_01_everything_ordinary_runs_to_its_end_while_a_window_stays_open() {
         let mut s = s.prepare().unwrap().begin().unwrap();
         for kind in Ordinary::ALL {
             s.launch(&k.add1, grid(), (&input, &mut output, Len, Len)).unwrap();
-            // A query polls, and nothing runs on a stepped device while one only polls.
-            if !matches!(kind, Ordinary::Query) {
-                kind.go(&mut other, &k, &mut data);
-            }
+            kind.go(&mut other, &k, &mut data);
         }
         let (mut graph, mut s) = s.end().unwrap();
         assert_eq!(graph.nodes(), Ordinary::ALL.len());
@@ -170,16 +166,18 @@ fn thr_03_a_recording_ends_and_its_graph_replays_on_another_thread() {
 /// produced yet, and results are used before they are there.
 #[test]
 fn str_02_inputs_outputs_and_warm_up_on_different_streams_are_as_if_run_serially() {
-    let Some((device, stepper, k)) = stepped(2) else { return };
+    let Some((device, k)) = working(2) else { return };
     let (mut n, mut s) = (device.stream().unwrap(), device.stream().unwrap());
     let mut input = n.alloc::<f32>(LEN).unwrap();
     let (mut tmp, mut output) = (s.alloc::<f32>(LEN).unwrap(), s.alloc::<f32>(LEN).unwrap());
     n.sync().unwrap();
     s.sync().unwrap();
 
+    let gate = Gate::close(&mut n);
     n.launch(&k.fill, grid(), (&mut input, 5.0f32, Len)).unwrap();
     let mut s = s.prepare().unwrap();
     s.launch(&k.add1, grid(), (&input, &mut tmp, Len, Len)).unwrap();
+    assert!(s.sync_timeout(SHORT).is_err(), "the warm-up waits for the input");
     let mut s = s.begin().unwrap();
     s.launch(&k.add1, grid(), (&input, &mut tmp, Len, Len)).unwrap();
     s.launch(&k.mul2, grid(), (&tmp, &mut output, Len, Len)).unwrap();
@@ -188,17 +186,16 @@ fn str_02_inputs_outputs_and_warm_up_on_different_streams_are_as_if_run_serially
     graph.replay(&mut s).unwrap();
     let mut values = n.read_async(&output).unwrap();
 
-    assert_eq!(stepper.run(s.id()), 0, "the warm-up waits for the input");
-    assert_eq!(stepper.run(n.id()), 1, "the input; the read waits for the replay");
+    assert!(is_held_up(&mut s), "and so does the replay");
     assert!(poll(&mut values).is_none());
-    stepper.run_all();
-    assert!(all(&poll(&mut values).unwrap().unwrap(), 12.0));
+    gate.open();
+    assert!(all(&block_on(values).unwrap(), 12.0));
 }
 
 /// A window that belongs to a backend stream which others share records their launches, or runs ours outside it.
 #[test]
 fn str_03_a_folded_neighbour_is_neither_recorded_nor_held_up() {
-    let Some((device, _stepper, k)) = stepped(1) else { return };
+    let Some((device, k)) = working(1) else { return };
     let (mut a, mut n) = (device.stream().unwrap(), device.stream().unwrap());
     let input = filled(&mut a, 1.0);
     let mut output = a.alloc::<f32>(LEN).unwrap();
@@ -238,18 +235,19 @@ fn room_for_two() -> DeviceOptions {
 /// A queued task that keeps only the address of its input sees the bytes of the next tenant.
 #[test]
 fn str_04_a_queued_launch_sees_its_input_although_the_bytes_have_a_new_tenant() {
-    let (device, stepper, k) = stepped_with(room_for_two().max_streams(1));
+    let Some((device, k)) = working_with(room_for_two().max_streams(1)) else { return };
     let (mut a, mut n) = (device.stream().unwrap(), device.stream().unwrap());
     let large = Grid::covering(LARGE);
     let (mut x, mut y) = (a.alloc::<f32>(LARGE).unwrap(), a.alloc::<f32>(LARGE).unwrap());
     a.fill(&mut x, 1.0).unwrap();
     a.sync().unwrap();
 
+    let gate = Gate::close(&mut a);
     a.launch(&k.add1, large, (&x, &mut y, Len, Len)).unwrap();
     drop(x);
     let mut next = n.alloc_scratch::<f32>(LARGE).expect("there is room only where `x` was");
     n.write(&mut next, &[77.0; LARGE]).unwrap();
-    stepper.run_all();
+    gate.open();
     assert!(all(&a.read(&y).unwrap(), 2.0));
     assert!(all(&n.read(&next).unwrap(), 77.0));
 }
@@ -258,7 +256,7 @@ fn str_04_a_queued_launch_sees_its_input_although_the_bytes_have_a_new_tenant() 
 /// a reader.
 #[test]
 fn str_05_bytes_freed_on_their_own_stream_wait_for_a_reader_on_another() {
-    let (device, stepper, k) = stepped_with(room_for_two());
+    let Some((device, k)) = working_with(room_for_two()) else { return };
     let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
     let large = Grid::covering(LARGE);
     let mut buffer = a.alloc::<f32>(LARGE).unwrap();
@@ -267,13 +265,14 @@ fn str_05_bytes_freed_on_their_own_stream_wait_for_a_reader_on_another() {
     a.sync().unwrap();
     b.sync().unwrap();
 
+    let gate = Gate::close(&mut b);
     b.launch(&k.add1, large, (&buffer, &mut seen, Len, Len)).unwrap();
     drop(buffer);
     let mut next = a.alloc_scratch::<f32>(LARGE).expect("there is room only where `buffer` was");
     a.fill(&mut next, 50.0).unwrap();
     a.memory_cleanup().unwrap();
-    assert_eq!(stepper.run(a.id()), 0, "the new tenant waits for the reader");
-    stepper.run_all();
+    assert!(is_held_up(&mut a), "the new tenant waits for the reader");
+    gate.open();
     assert!(all(&b.read(&seen).unwrap(), 2.0));
     assert!(all(&a.read(&next).unwrap(), 50.0));
 }
@@ -282,29 +281,39 @@ fn str_05_bytes_freed_on_their_own_stream_wait_for_a_reader_on_another() {
 #[test]
 fn str_05_a_cleanup_gives_nothing_back_that_another_stream_still_reads() {
     for replays in [false, true] {
-        let (device, stepper, k) = stepped_with(room_for_two());
+        let Some((device, k)) = working_with(room_for_two()) else { return };
         let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
         let large = Grid::covering(LARGE);
         let mut seen = b.alloc::<f32>(LARGE).unwrap();
         let mut buffer = a.alloc::<f32>(LARGE).unwrap();
         a.fill(&mut buffer, 1.0).unwrap();
-        stepper.run_all();
+        a.sync().unwrap();
+        b.sync().unwrap();
         let held = device.memory_usage().held;
-        if replays {
-            let (mut graph, ()) = b.record(|w| w.launch(&k.add1, large, (&buffer, &mut seen, Len, Len))).unwrap();
+        let gate = if replays {
+            let (mut graph, ()) =
+                b.record(|w| w.launch(&k.add1, large, (&buffer, &mut seen, Len, Len))).unwrap();
+            let gate = Gate::close(&mut b);
             graph.replay(&mut b).unwrap();
+            gate
         } else {
+            let gate = Gate::close(&mut b);
             b.launch(&k.add1, large, (&buffer, &mut seen, Len, Len)).unwrap();
-        }
+            gate
+        };
         drop(buffer);
-        let frees = device.faults().count(Call::Free);
+        let frees = subject::calls_of(&device, Call::Free);
         a.memory_cleanup().unwrap();
         assert_eq!(a.compact().unwrap().buffers, 0, "there is no page to empty");
         assert_eq!((device.memory_usage().held, device.memory_usage().pending), (held, LARGE * 4));
-        assert_eq!(device.faults().count(Call::Free), frees);
-        assert_eq!(stepper.run_all(), 1, "the reader, and nothing else, was queued");
-        a.memory_cleanup().unwrap();
-        assert_eq!((device.memory_usage().held, device.memory_usage().pending), (LARGE * 4, 0));
+        assert_eq!(subject::calls_of(&device, Call::Free), frees);
+        gate.open();
+        b.sync().unwrap();
+        let only_seen = || {
+            a.memory_cleanup().unwrap();
+            (device.memory_usage().held, device.memory_usage().pending) == (LARGE * 4, 0)
+        };
+        assert!(eventually(only_seen), "{:?}", device.memory_usage());
         assert!(all(&b.read(&seen).unwrap(), 2.0));
         device.check().unwrap();
     }
@@ -313,13 +322,14 @@ fn str_05_a_cleanup_gives_nothing_back_that_another_stream_still_reads() {
 /// Moving a buffer frees its old bytes, which a reader on another stream may not have read yet.
 #[test]
 fn str_05_bytes_that_a_compaction_left_wait_for_the_reader_that_was_queued_before_it() {
-    let (device, stepper, k) = stepped_with(DeviceOptions::new().max_streams(2));
+    let Some((device, k)) = working_with(DeviceOptions::new().max_streams(2)) else { return };
     let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
     // Two pages' worth, of which the first and the last one stay.
     let mut spread: Vec<Buffer<f32>> = (0..40).map(|_| filled(&mut a, 1.0)).collect();
     let mut seen: Vec<Buffer<f32>> = (0..2).map(|_| b.alloc(LEN).unwrap()).collect();
     spread.drain(1..39);
-    stepper.run_all();
+    (a.sync().unwrap(), b.sync().unwrap());
+    let gate = Gate::close(&mut b);
     for (buffer, seen) in spread.iter().zip(&mut seen) {
         b.launch(&k.add1, grid(), (buffer, seen, Len, Len)).unwrap();
     }
@@ -329,8 +339,8 @@ fn str_05_bytes_that_a_compaction_left_wait_for_the_reader_that_was_queued_befor
     let sentinels: Vec<Buffer<f32>> = (0..40).map(|_| filled(&mut a, 50.0)).collect();
     spread.iter_mut().for_each(|buffer| a.fill(buffer, 60.0).unwrap());
     a.memory_cleanup().unwrap();
-    stepper.run(a.id());
-    stepper.run_all();
+    assert!(is_held_up(&mut a));
+    gate.open();
     for (buffer, seen) in spread.iter().zip(&seen) {
         assert!(all(&b.read(seen).unwrap(), 2.0), "the old bytes");
         assert!(all(&b.read(buffer).unwrap(), 60.0));
@@ -342,7 +352,7 @@ fn str_05_bytes_that_a_compaction_left_wait_for_the_reader_that_was_queued_befor
 /// The same where the last reader is a replay, of a graph that is gone by then.
 #[test]
 fn str_05_bytes_that_a_dropped_graph_reads_wait_for_its_last_replay() {
-    let (device, stepper, k) = stepped_with(room_for_two());
+    let Some((device, k)) = working_with(room_for_two()) else { return };
     let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
     let large = Grid::covering(LARGE);
     let mut buffer = a.alloc::<f32>(LARGE).unwrap();
@@ -352,6 +362,7 @@ fn str_05_bytes_that_a_dropped_graph_reads_wait_for_its_last_replay() {
     a.sync().unwrap();
     b.sync().unwrap();
 
+    let gate = Gate::close(&mut b);
     graph.replay(&mut b).unwrap();
     drop(buffer);
     a.memory_cleanup().unwrap();
@@ -361,8 +372,8 @@ fn str_05_bytes_that_a_dropped_graph_reads_wait_for_its_last_replay() {
     let mut next = a.alloc_scratch::<f32>(LARGE).expect("there is room only where `buffer` was");
     a.fill(&mut next, 50.0).unwrap();
     a.memory_cleanup().unwrap();
-    assert_eq!(stepper.run(a.id()), 0, "the new tenant waits for the replay");
-    stepper.run_all();
+    assert!(is_held_up(&mut a), "the new tenant waits for the replay");
+    gate.open();
     assert!(all(&b.read(&seen).unwrap(), 2.0));
     assert!(all(&a.read(&next).unwrap(), 50.0));
 }
