@@ -9,6 +9,7 @@ mod eviction;
 mod graphs;
 mod guarantees;
 mod kernels;
+mod ordering;
 mod streams;
 pub mod support;
 mod taint;
