@@ -11,6 +11,7 @@ use dacapo::host::{HostOptions, Stepper};
 use super::suite::callbacks_inside::{
     Belongings, Outcomes, all_are_refused, call_back, call_everything, objects,
 };
+use super::suite::property::{self, driver::Mode};
 use super::suite::support::*;
 
 /// A device with `slots` slots on which nothing runs before the test says so.
@@ -131,4 +132,10 @@ fn a_device_dropped_inside_its_own_callback_gives_up_what_nobody_can_step_any_mo
     assert_eq!(told.recv().unwrap(), ((), Some(0)));
     assert!(poll(&mut behind).expect("resolved, and not for ever pending").is_err());
     assert_eq!(stepper.run_all(), 0);
+}
+
+/// The suite's random programs, which also say when queued work runs, and what the driver refuses meanwhile.
+#[test]
+fn a_stepped_device_answers_as_if_every_operation_ran_in_program_order() {
+    property::check(Mode::Stepped, 2_600, 100_000);
 }

@@ -6,7 +6,7 @@ mod turn;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
-use dacapo::{Call, Device, DeviceOptions};
+use dacapo::{Call, Device, DeviceOptions, Error, Result, StreamId};
 
 /// The backend that is tested.
 pub type Subject = dacapo::Cuda;
@@ -28,10 +28,51 @@ pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
     options
 }
 
+/// Whether the driver can be told to refuse its calls.
+pub const REFUSES: bool = false;
+
+/// Whether a kernel may panic.
+pub const KERNELS_PANIC: bool = false;
+
+/// Whether the outputs of kernels in chunks are divided, and must come out even.
+pub const RUNS_IN_CHUNKS: bool = false;
+
+/// Runs the work of a stepped device: there is none.
+#[derive(Clone, Copy)]
+pub enum Stepper {}
+
+impl Stepper {
+    pub fn step(&self, _: StreamId) -> bool {
+        match *self {}
+    }
+
+    pub fn pending(&self, _: StreamId) -> usize {
+        match *self {}
+    }
+
+    pub fn run_all(&self) -> usize {
+        match *self {}
+    }
+}
+
+/// A device that runs nothing by itself: there is none.
+pub fn stepped(_: DeviceOptions<Subject>) -> Result<(Device<Subject>, Stepper)> {
+    Err(Error::step("this backend has no stepped device"))
+}
+
 /// Lets the driver refuse the next such call, where it can be told to; returns whether it can.
 pub fn refuse_next(_: &Device<Subject>, _: Call) -> bool {
-    false
+    REFUSES
 }
+
+/// Lets the driver refuse the `nth` such call from here on, where it can be told to.
+pub fn refuse_nth(_: &Device<Subject>, _: Call, _nth: u64) {}
+
+/// Lets the driver refuse all such calls, where it can be told to.
+pub fn refuse_all(_: &Device<Subject>, _: Call) {}
+
+/// Lets the driver refuse nothing any more.
+pub fn forget_refusals(_: &Device<Subject>) {}
 
 /// How often the driver was asked for that, where the backend counts it.
 pub fn calls_of(_: &Device<Subject>, _: Call) -> Option<u64> {

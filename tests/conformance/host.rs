@@ -1,7 +1,7 @@
 //! The host.
 
 use dacapo::host::{HostOptions, Severity};
-use dacapo::{Call, Device, DeviceOptions};
+use dacapo::{Call, Device, DeviceOptions, Result};
 
 /// The backend that is tested.
 pub type Subject = dacapo::Host;
@@ -19,10 +19,42 @@ pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
     options.backend(HostOptions::new().threads(3))
 }
 
+/// Whether the driver can be told to refuse its calls.
+pub const REFUSES: bool = true;
+
+/// Whether a kernel may panic.
+pub const KERNELS_PANIC: bool = true;
+
+/// Whether the outputs of kernels in chunks are divided, and must come out even.
+pub const RUNS_IN_CHUNKS: bool = true;
+
+/// Runs the work of a stepped device.
+pub use dacapo::host::Stepper;
+
+/// A device that runs nothing by itself.
+pub fn stepped(options: DeviceOptions<Subject>) -> Result<(Device<Subject>, Stepper)> {
+    Device::stepped(options)
+}
+
 /// Lets the driver refuse the next such call, where it can be told to; returns whether it can.
 pub fn refuse_next(device: &Device<Subject>, call: Call) -> bool {
-    device.faults().fail_nth(call, 1, Severity::Call);
-    true
+    refuse_nth(device, call, 1);
+    REFUSES
+}
+
+/// Lets the driver refuse the `nth` such call from here on, where it can be told to.
+pub fn refuse_nth(device: &Device<Subject>, call: Call, nth: u64) {
+    device.faults().fail_nth(call, nth, Severity::Call);
+}
+
+/// Lets the driver refuse all such calls, where it can be told to.
+pub fn refuse_all(device: &Device<Subject>, call: Call) {
+    device.faults().fail_all(call, Severity::Call);
+}
+
+/// Lets the driver refuse nothing any more.
+pub fn forget_refusals(device: &Device<Subject>) {
+    device.faults().clear();
 }
 
 /// How often the driver was asked for that, where the backend counts it.

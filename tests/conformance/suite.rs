@@ -10,6 +10,7 @@ mod graphs;
 mod guarantees;
 mod kernels;
 mod ordering;
+pub mod property;
 mod streams;
 pub mod support;
 mod taint;

@@ -281,28 +281,44 @@ pub fn accumulate<T: Number>() -> Program<Accumulate<T>> {
 /// The program with a source in CUDA C++, which does `body` once for every `i` below `count`, whatever the grid.
 ///
 /// Whoever adds a kernel must see to it that `count` is at most the length of every buffer that `body` indexes with `i`, that
-/// it compares every other index with the length of what it indexes, and that it writes nothing of another `i`.
-#[cfg(all(feature = "cuda", feature = "nvrtc"))]
+/// it compares every other index with the length of what it indexes, that it writes nothing of another `i`, and that it ends.
 pub fn each<S: Signature>(program: Program<S>, params: &str, count: &str, body: &str) -> Program<S> {
+    let stride = "blocks * threads";
+    let whole = format!("for (u64 i = first, count = {count}; i < count; i += {stride}) {{ {body} }}");
+    source(program, params, &whole)
+}
+
+/// The program with a source in CUDA C++, of which one thread does `body`, whatever the grid. In it, `at` is an element of a
+/// buffer that repeats, or that has none.
+///
+/// Whoever adds a kernel must see to it that `body` compares every index with the length of what it indexes, and that it ends.
+pub fn once<S: Signature>(program: Program<S>, params: &str, body: &str) -> Program<S> {
+    source(program, params, &format!("if (first == 0) {{ {body} }}"))
+}
+
+#[cfg(all(feature = "cuda", feature = "nvrtc"))]
+fn source<S: Signature>(program: Program<S>, params: &str, body: &str) -> Program<S> {
     let source = format!(
-        "typedef unsigned long long u64;
+        "typedef unsigned char u8;
+        typedef unsigned long long u64;
         struct Camera {{ float at[3]; unsigned id; }};
+        __device__ unsigned at(const u8* x, u64 n, u64 i) {{ return n ? x[i % n] : 9; }}
         extern \"C\" __global__ void kernel({params}) {{
             const u64 threads = blockDim.x * blockDim.y * blockDim.z;
             const u64 thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
             const u64 blocks = (u64)gridDim.x * gridDim.y * gridDim.z;
             const u64 block = ((u64)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-            const u64 count = {count};
-            for (u64 i = block * threads + thread; i < count; i += blocks * threads) {{ {body} }}
+            const u64 first = block * threads + thread;
+            {body}
         }}"
     );
-    // SAFETY: every kernel of the zoo keeps to the rules of this function, so that it stays within its buffers, no two threads
-    // touch one element, and it ends; and it has no state.
+    // SAFETY: every kernel of the zoo keeps to the rules of `each` and `once`, so that it stays within its buffers, no two
+    // threads touch one element, and it ends; and it has no state.
     unsafe { program.cuda(&source, "kernel") }
 }
 
 /// The program as it is: only the host is tested.
 #[cfg(not(all(feature = "cuda", feature = "nvrtc")))]
-pub fn each<S: Signature>(program: Program<S>, _params: &str, _count: &str, _body: &str) -> Program<S> {
+fn source<S: Signature>(program: Program<S>, _params: &str, _body: &str) -> Program<S> {
     program
 }

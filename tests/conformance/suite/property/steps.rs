@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use dacapo::host::Severity;
-use dacapo::prelude::*;
 use dacapo::{Call, Error};
 
 use super::driver::{Chosen, Driver, PATIENCE, SLOTS, STREAMS, Verdict, same};
 use super::model::{Strike, Told};
 use super::program::Leave;
 use super::streams::Lane;
+use super::subject;
+use super::support::{Buffer, Enqueue, eventually};
 
 impl Driver {
     pub fn step(&mut self, on: usize, times: u8) -> Verdict {
@@ -50,8 +50,8 @@ impl Driver {
             _ => return Ok(()),
         };
         match strike {
-            Strike::All => self.device.faults().fail_all(Call::Execute, Severity::Call),
-            Strike::Nth(nth) => self.device.faults().fail_nth(Call::Execute, nth as u64, Severity::Call),
+            Strike::All => subject::refuse_all(&self.device, Call::Execute),
+            Strike::Nth(nth) => subject::refuse_nth(&self.device, Call::Execute, nth as u64),
         }
         let ran = stepper.step(id);
         self.say(|| {
@@ -93,6 +93,8 @@ impl Driver {
         self.drain()?;
         let mut stream = self.device.stream().map_err(|error| error.to_string())?;
         stream.memory_cleanup().map_err(|error| error.to_string())?;
+        // What no graph and no handle holds any more goes on a thread of the library's own.
+        eventually(|| self.device.memory_usage().pending == 0);
         let usage = self.device.memory_usage();
         same("bytes in use at the end", &(usage.in_use, usage.pending), &(0, 0))
     }

@@ -1,6 +1,8 @@
 //! The streams of a program, typed or with a phase that is known at run time.
 
-use dacapo::{AnyStream, NoCapture, PhaseName, Prepared, Recording, Stream, StreamId, WindowId};
+use dacapo::{PhaseName, StreamId, WindowId};
+
+use super::support::{AnyStream, NoCapture, Prepared, Recording, Stream};
 
 pub enum Lane {
     Idle(Stream<NoCapture>),

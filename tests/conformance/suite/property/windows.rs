@@ -1,13 +1,13 @@
 //! Transitions of streams, graphs, and evictions.
 
-use dacapo::prelude::*;
-use dacapo::{Call, CaptureOptions, Order, PhaseName};
+use dacapo::{Call, Order, PhaseName};
 
 use super::book::Figures;
 use super::driver::{Driver, PATIENCE, Verdict, same};
 use super::model::{Cause, Told};
 use super::program::{Transition, Trouble};
 use super::streams::{Lane, waiting};
+use super::support::{CaptureOptions, Enqueue, Graph};
 
 impl Driver {
     pub fn advance(

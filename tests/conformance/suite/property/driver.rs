@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use dacapo::host::{HostOptions, Severity, Stepper};
-use dacapo::prelude::*;
-use dacapo::{Abandonment, Call, DeviceOptions, PhaseName, Ticket};
+use dacapo::{Abandonment, Call, PhaseName};
 
 use super::book::{Book, Refusals};
 use super::kernels::{Kernels, Pace};
 use super::model::{Access, Action, Cause, Does, Span, Told};
 use super::program::{Fresh, LATEST, Leave, Line, Op, Part, Trouble};
 use super::streams::{Lane, each, waiting};
+use super::subject::{self, Stepper};
+use super::support::{Buffer, Device, DeviceOptions, Enqueue, Graph, Stream, Ticket};
 
 /// Streams fold onto fewer slots, so that some share one.
 pub const SLOTS: usize = 3;
@@ -27,8 +27,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Mode {
     /// The program's own steps, and waits.
     Stepped,
-    /// Workers, whenever they like.
-    Threaded,
+    /// The device, whenever it likes.
+    Free,
 }
 
 /// What differs, or that nothing does.
@@ -46,6 +46,30 @@ impl Chosen {
     pub fn len(&self) -> usize {
         self.end - self.start
     }
+}
+
+/// What programs run on.
+pub enum Bench {
+    /// A new device for each.
+    Stepped,
+    /// One device for all of them.
+    Free(Device, Kernels),
+}
+
+impl Bench {
+    pub fn open(mode: Mode) -> Option<Self> {
+        if mode == Mode::Stepped {
+            return Some(Bench::Stepped);
+        }
+        // Nodes run side by side wherever there are cores for it, or not.
+        let device = subject::open(subject::side_by_side(options()))?;
+        let kernels = Kernels::load(&device, Pace::Yielding).unwrap();
+        Some(Bench::Free(device, kernels))
+    }
+}
+
+fn options() -> DeviceOptions {
+    DeviceOptions::new().max_streams(SLOTS)
 }
 
 pub struct Driver {
@@ -66,21 +90,17 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(mode: Mode) -> dacapo::Result<Self> {
-        let options = DeviceOptions::new().max_streams(SLOTS);
-        let (device, stepper, pace) = match mode {
-            Mode::Stepped => {
-                let (device, stepper) = Device::stepped(options)?;
-                (device, Some(stepper), Pace::Straight)
+    pub fn new(bench: &Bench) -> dacapo::Result<Self> {
+        let (device, stepper, kernels) = match bench {
+            Bench::Stepped => {
+                let (device, stepper) = subject::stepped(options())?;
+                let kernels = Kernels::load(&device, Pace::Straight)?;
+                (device, Some(stepper), kernels)
             }
-            // Nodes run side by side wherever there are cores for it, or not.
-            Mode::Threaded => {
-                let device = Device::open(options.backend(HostOptions::new().threads(3)))?;
-                (device, None, Pace::Yielding)
-            }
+            Bench::Free(device, kernels) => (device.clone(), None, kernels.clone()),
         };
         let mut driver = Driver {
-            kernels: Kernels::load(&device, pace)?,
+            kernels,
             device,
             stepper,
             lanes: Vec::new(),
@@ -119,7 +139,7 @@ impl Driver {
     pub fn run(&mut self, line: &Line) -> Verdict {
         let said = self.trace.len();
         let outcome = self.perform(line);
-        self.device.faults().clear();
+        subject::forget_refusals(&self.device);
         if self.is_unsure() {
             return Ok(());
         }
@@ -137,7 +157,7 @@ impl Driver {
     }
 
     fn perform(&mut self, line: &Line) -> Verdict {
-        let trouble = line.trouble;
+        let trouble = line.trouble.filter(|_| subject::REFUSES);
         match line.op {
             Op::Alloc { on, len, fresh } => self.alloc(on.into(), len.into(), fresh, trouble),
             Op::Split { buffer, at } => self.split(buffer, at),
@@ -184,7 +204,7 @@ impl Driver {
             Some(Trouble::Allocate) => Call::Allocate,
             Some(Trouble::Synchronize) => Call::Synchronize,
         };
-        self.device.faults().fail_nth(call, 1, Severity::Call);
+        subject::refuse_nth(&self.device, call, 1);
         self.say(|| format!("(the next one is refused: {call})"));
     }
 
@@ -362,7 +382,7 @@ impl Driver {
             let Ok(alloc) = expected else { return Ok(()) };
             self.book.own(alloc, len);
             if let Fresh::Filled(value) = fresh {
-                self.device.faults().clear();
+                subject::forget_refusals(&self.device);
                 let chosen = Chosen { handle: new, start: 0, end: len };
                 return self.fill_chosen(on, &chosen, value, None);
             }

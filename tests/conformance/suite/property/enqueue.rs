@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dacapo::prelude::*;
-use dacapo::{Call, Touches};
+use dacapo::Call;
 
 use super::driver::{Chosen, Driver, Verdict};
 use super::model::{Access, Cause, Does, Told};
 use super::program::{Calls, Code, Part, Trouble};
 use super::streams::{Lane, each};
+use super::subject;
+use super::support::{Enqueue, Grid, Len, Touches};
 
 use Access::{Both, Reads, Writes};
 
@@ -110,6 +111,9 @@ impl Driver {
         scalar: u8,
         trouble: Option<Trouble>,
     ) -> Verdict {
+        if code == Code::Panics && !subject::KERNELS_PANIC {
+            return Ok(());
+        }
         let accesses: &[Access] = match code {
             Code::Add | Code::Rows | Code::Panics => &[Reads, Writes],
             Code::Mix => &[Reads, Reads, Writes],
@@ -158,7 +162,7 @@ impl Driver {
         if threads == 0 {
             return self.nothing(on, answer);
         }
-        let uneven = code == Code::Rows && !len.is_multiple_of(threads);
+        let uneven = code == Code::Rows && subject::RUNS_IN_CHUNKS && !len.is_multiple_of(threads);
         let problem = uneven.then(|| Cause::Unchunkable(len, threads).itself());
         let does = Does::Launch { code, scalar, number };
         self.enqueued(on, (does, spans), problem, (trouble, Call::Launch), answer)
@@ -187,13 +191,13 @@ impl Driver {
         }
         let kernels = &self.kernels;
         let answer = each!(&mut self.lanes[on], stream => match (code, &ins[..], &mut slices[..]) {
-            (Code::Add, [x], [y]) => stream.launch(&kernels.add, grid, (*x, y, scalar)),
-            (Code::Mix, [x, y], [z]) => stream.launch(&kernels.mix, grid, (*x, *y, z)),
-            (Code::Bump, [], [x]) => stream.launch(&kernels.bump, grid, (x, scalar)),
-            (Code::Pair, [x], [y, z]) => stream.launch(&kernels.pair, grid, (*x, y, z)),
-            (Code::Sparse, [], [x]) => stream.launch(&kernels.sparse, grid, (x, scalar)),
-            (Code::Rows, [x], [y]) => stream.launch(&kernels.rows, grid, (*x, y)),
-            (Code::Panics, [x], [y]) => stream.launch(&kernels.panics, grid, (*x, y, number)),
+            (Code::Add, [x], [y]) => stream.launch(&kernels.add, grid, (*x, y, scalar, Len, Len)),
+            (Code::Mix, [x, y], [z]) => stream.launch(&kernels.mix, grid, (*x, *y, z, Len, Len, Len)),
+            (Code::Bump, [], [x]) => stream.launch(&kernels.bump, grid, (x, scalar, Len)),
+            (Code::Pair, [x], [y, z]) => stream.launch(&kernels.pair, grid, (*x, y, z, Len, Len, Len)),
+            (Code::Sparse, [], [x]) => stream.launch(&kernels.sparse, grid, (x, scalar, Len)),
+            (Code::Rows, [x], [y]) => stream.launch(&kernels.rows, grid, (*x, y, Len, Len)),
+            (Code::Panics, [x], [y]) => stream.launch(kernels.panics.as_ref()?, grid, (*x, y, number)),
             _ => return None,
         });
         drop(slices);
