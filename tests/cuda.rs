@@ -2,8 +2,6 @@
 //!
 //! Where there is none, each test prints that it was skipped; with `DACAPO_REQUIRE=cuda` in the environment it fails.
 
-#[path = "cuda/graphs.rs"]
-mod graphs;
 #[path = "cuda/guest.rs"]
 mod guest;
 #[cfg(unix)]
@@ -23,7 +21,3 @@ mod profile;
 mod streams;
 #[path = "cuda/support.rs"]
 mod support;
-#[path = "cuda/taint.rs"]
-mod taint;
-#[path = "cuda/transfers.rs"]
-mod transfers;

@@ -14,6 +14,7 @@ pub mod property;
 mod streams;
 pub mod support;
 mod taint;
+mod transfers;
 pub mod zoo;
 
 pub use super::subject;

@@ -6,6 +6,7 @@ mod embedding;
 mod eviction;
 mod nodes;
 mod random;
+mod replays;
 mod status;
 mod zeroing;
 

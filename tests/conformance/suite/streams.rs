@@ -2,10 +2,11 @@
 //! where memory comes from, and windows that wander between threads.
 
 mod captures;
+mod flight;
 mod futures;
 mod memory;
 mod refused;
 mod waits;
 mod windows;
 
-use super::support;
+use super::{support, zoo};

@@ -79,6 +79,18 @@ pub fn filled(stream: &mut impl Enqueue<Subject>, value: f32) -> Buffer<f32> {
     buffer
 }
 
+/// Different values, of which none is what fresh memory holds.
+pub fn ramp(len: usize) -> Vec<f32> {
+    (0..len).map(|n| n as f32 + 1.0).collect()
+}
+
+/// A buffer that holds `data`, once the device got there.
+pub fn written(stream: &mut impl Enqueue<Subject>, data: &[f32]) -> Buffer<f32> {
+    let mut buffer = stream.alloc_scratch(data.len()).unwrap();
+    stream.write(&mut buffer, data).unwrap();
+    buffer
+}
+
 /// Whether all elements are `value`.
 pub fn all<T: PartialEq>(elements: &[T], value: T) -> bool {
     !elements.is_empty() && elements.iter().all(|element| *element == value)

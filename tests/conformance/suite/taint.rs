@@ -113,10 +113,12 @@ fn a_late_failure_flows_through_what_read_it() {
     let gate = Gate::close(&mut a);
     fail_late(&mut a, &mut x);
     b.launch(&k.add1, grid(), (&x, &mut y, Len, Len)).unwrap();
+    let read = b.read_async(&y).unwrap();
     a.launch(&k.add1, grid(), (&y, &mut z, Len, Len)).unwrap();
     gate.open();
     let error = refused(a.sync());
     assert!(matches!(error, Error::CallbackPanicked { .. }));
+    assert!(matches!(block_on(read), Err(Error::Tainted { .. })), "a read that was in flight");
     for buffer in [&x, &y, &z] {
         assert_tainted(&mut b, buffer, &error);
     }

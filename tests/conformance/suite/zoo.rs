@@ -269,6 +269,23 @@ pub fn noise_from() -> Program<(Out<u32>, In<u32>, Len<0>, Len<1>)> {
     each(program, params, "ns ? n : 0", &format!("const unsigned seed = seeds[0]; {NOISE}"))
 }
 
+/// `y += a x`.
+pub fn axpy() -> Program<(f32, In<f32>, InOut<f32>, Len<1>, Len<2>)> {
+    let program = Program::<(f32, In<f32>, InOut<f32>, Len<1>, Len<2>)>::new("axpy")
+        .host(|(a, x, y, ..), _| y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x));
+    each(program, "float a, const float* x, float* y, u64 nx, u64 ny", "min(nx, ny)", "y[i] += a * x[i];")
+}
+
+/// `x += 1`, after so many cycles of the device's clock, or about as many of the host's.
+pub fn spin() -> Program<(InOut<u32>, u64, Len<0>)> {
+    let program = Program::<(InOut<u32>, u64, Len<0>)>::new("spin").host(|(x, cycles, _), _| {
+        (0..cycles / 10).for_each(|_| std::hint::spin_loop());
+        x.iter_mut().for_each(|x| *x += 1);
+    });
+    let wait = "const u64 from = clock64(); while (clock64() - from < cycles) {}";
+    each(program, "unsigned* x, u64 cycles, u64 n", "n", &format!("{wait} x[i] += 1;"))
+}
+
 /// `sum += x`.
 pub fn accumulate<T: Number>() -> Program<Accumulate<T>> {
     let program = Program::<Accumulate<T>>::new("accumulate").host(|(x, sum, ..), _| {

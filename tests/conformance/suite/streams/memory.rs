@@ -130,3 +130,40 @@ fn a_limit_holds_in_both_modes_and_free_pages_make_room() {
     kept.push(dedicated().unwrap());
     assert_eq!(device.memory_usage().in_use, limit);
 }
+
+/// What any mode kept would be lost to the rest of the machine.
+#[test]
+fn everything_goes_back_to_the_driver() {
+    let Some((device, k)) = working(4) else { return };
+    let mut stream = device.stream().unwrap();
+    let before = device.memory_usage();
+    assert_eq!(before.in_use, 0);
+    for mode in [AllocationMode::Pooled, AllocationMode::Persistent, AllocationMode::Dedicated] {
+        let mut buffers = stream
+            .allocating(mode, |work| {
+                (0..20).map(|n| work.alloc::<f32>(n * 50_000)).collect::<Result<Vec<_>, _>>()
+            })
+            .unwrap();
+        for buffer in &mut buffers {
+            let grid = Grid::covering(buffer.len());
+            stream.launch(&k.inc, grid, (&mut *buffer, Len)).unwrap();
+            assert!(stream.read(&*buffer).unwrap().iter().all(|x| *x == 1.0));
+        }
+    }
+    assert!(eventually(|| {
+        stream.memory_cleanup().unwrap();
+        device.memory_usage().held == 0
+    }));
+}
+
+/// Without anybody who waits, pages that wait for work in flight would stay for ever.
+#[test]
+fn a_dedicated_page_goes_back_though_nobody_waits() {
+    let Some((device, k)) = working(4) else { return };
+    let mut stream = device.stream().unwrap();
+    let mut x = stream.allocating(AllocationMode::Dedicated, |work| work.alloc::<f32>(1 << 20)).unwrap();
+    stream.launch(&k.inc, Grid::covering(1 << 20), (&mut x, Len)).unwrap();
+    let held = device.memory_usage().held;
+    drop(x);
+    assert!(eventually(|| device.memory_usage().held < held));
+}

@@ -1,16 +1,14 @@
 //! Bytes to the device, on it, and back.
 
-use dacapo::cuda::Cuda;
-use dacapo::prelude::*;
-use dacapo::{DeviceOptions, Element, Layout};
+use dacapo::{Element, Layout};
 
-use crate::support::{Kernels, block_on, device_with, ramp};
+use super::support::*;
 
 const SIZES: [usize; 8] = [0, 1, 3, 255, 256, 1025, 65_537, 1_000_003];
 
 #[test]
 fn what_is_written_is_read_back_in_every_size() {
-    let (device, _) = crate::device!();
+    let Some((device, _)) = working(4) else { return };
     let mut stream = device.stream().unwrap();
     for size in SIZES {
         let data: Vec<u8> = (0..size).map(|n| (n * 7 + 1) as u8).collect();
@@ -30,7 +28,7 @@ fn what_is_written_is_read_back_in_every_size() {
 
 #[test]
 fn fresh_memory_reads_as_zero_also_when_somebody_had_it_before() {
-    let (device, _) = crate::device!();
+    let Some((device, _)) = working(4) else { return };
     let mut stream = device.stream().unwrap();
     for round in 0..3 {
         for size in SIZES {
@@ -43,7 +41,7 @@ fn fresh_memory_reads_as_zero_also_when_somebody_had_it_before() {
 
 #[test]
 fn odd_slices_are_written_copied_and_read_without_their_neighbours() {
-    let (device, _) = crate::device!();
+    let Some((device, _)) = working(4) else { return };
     let mut stream = device.stream().unwrap();
     let mut expected: Vec<u8> = (0..1000).map(|n| n as u8).collect();
     let mut x = stream.alloc_scratch::<u8>(1000).unwrap();
@@ -57,7 +55,7 @@ fn odd_slices_are_written_copied_and_read_without_their_neighbours() {
     assert_eq!(stream.read(x.slice(507..511).unwrap()).unwrap(), expected[507..511]);
 }
 
-fn fills<T: Element + PartialEq + std::fmt::Debug>(stream: &mut Stream<NoCapture, Cuda>, value: T, other: T) {
+fn fills<T: Element + PartialEq + std::fmt::Debug>(stream: &mut Stream, value: T, other: T) {
     for (len, from, to) in [(1, 0, 1), (7, 0, 7), (7, 3, 6), (1000, 1, 1000), (4099, 5, 4001)] {
         let mut expected = vec![other; len];
         let mut x = stream.alloc_scratch::<T>(len).unwrap();
@@ -76,7 +74,7 @@ fn fills<T: Element + PartialEq + std::fmt::Debug>(stream: &mut Stream<NoCapture
 /// The driver sets 1, 2 and 4 bytes at their own multiples; every other pattern is a kernel's.
 #[test]
 fn patterns_of_every_size_fill_exactly_their_slice() {
-    let (device, _) = crate::device!();
+    let Some((device, _)) = working(4) else { return };
     let mut stream = device.stream().unwrap();
     fills(&mut stream, 0xABu8, 1);
     fills(&mut stream, [1u8, 2], [3, 4]);
@@ -93,7 +91,7 @@ fn patterns_of_every_size_fill_exactly_their_slice() {
     fills(&mut stream, odd, [9; 1027]);
 }
 
-fn pitched(stream: &mut Stream<NoCapture, Cuda>, shape: &[usize], pitch: usize) {
+fn pitched(stream: &mut Stream, shape: &[usize], pitch: usize) {
     let layout = Layout::pitched(shape, pitch).unwrap();
     let data: Vec<u16> = (0..layout.len() as u16).map(|n| n.wrapping_mul(7) + 1).collect();
     let columns = *shape.last().unwrap();
@@ -115,7 +113,7 @@ fn pitched(stream: &mut Stream<NoCapture, Cuda>, shape: &[usize], pitch: usize) 
 
 #[test]
 fn padded_rows_are_exact_and_their_padding_untouched() {
-    let (device, _) = crate::device!();
+    let Some((device, _)) = working(4) else { return };
     let mut stream = device.stream().unwrap();
     for (shape, padding) in
         [([2, 3, 1], 0), ([2, 3, 1], 1), ([3, 1, 5], 2), ([2, 2, 1543], 3), ([0, 2, 3], 1)]
@@ -127,8 +125,7 @@ fn padded_rows_are_exact_and_their_padding_untouched() {
 /// Without pinned memory everything goes through the heap, which the driver has ways of its own for.
 #[test]
 fn transfers_without_pinned_memory_are_right() {
-    let Some(device) = device_with(DeviceOptions::new().staging_limit(0)) else { return };
-    let kernels = Kernels::load(&device);
+    let Some((device, kernels)) = working_with(DeviceOptions::new().staging_limit(0)) else { return };
     let mut stream = device.stream().unwrap();
     for size in [1, 1000, 300_000] {
         let mut x = stream.alloc_scratch::<f32>(size).unwrap();
@@ -142,7 +139,7 @@ fn transfers_without_pinned_memory_are_right() {
 /// A read that landed late would hand out the bytes of the transfer before it.
 #[test]
 fn many_reads_in_flight_land_each_with_its_own_bytes() {
-    let (device, kernels) = crate::device!();
+    let Some((device, kernels)) = working(4) else { return };
     let mut streams = [(); 3].map(|()| device.stream().unwrap());
     let mut x = streams[0].alloc::<f32>(10_000).unwrap();
     let futures: Vec<_> = (0..300)
