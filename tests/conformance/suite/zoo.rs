@@ -286,6 +286,15 @@ pub fn spin() -> Program<(InOut<u32>, u64, Len<0>)> {
     each(program, "unsigned* x, u64 cycles, u64 n", "n", &format!("{wait} x[i] += 1;"))
 }
 
+/// Each thread of the grid counts in the element that has its number, if there is one.
+pub fn visit() -> Program<InPlace<u8>> {
+    let program = Program::<InPlace<u8>>::new("visit").host(|(c, _), grid| {
+        let threads = grid.threads().into_iter().product();
+        c.iter_mut().take(threads).for_each(|c| *c += 1);
+    });
+    source(program, "u8* c, u64 n", "if (first < n) c[first] += 1;")
+}
+
 /// `sum += x`.
 pub fn accumulate<T: Number>() -> Program<Accumulate<T>> {
     let program = Program::<Accumulate<T>>::new("accumulate").host(|(x, sum, ..), _| {
@@ -329,7 +338,7 @@ fn source<S: Signature>(program: Program<S>, params: &str, body: &str) -> Progra
             {body}
         }}"
     );
-    // SAFETY: every kernel of the zoo keeps to the rules of `each` and `once`, so that it stays within its buffers, no two
+    // SAFETY: every kernel of the zoo keeps to the rules of `each` and `once`, or is `visit`, so that it stays within its buffers, no two
     // threads touch one element, and it ends; and it has no state.
     unsafe { program.cuda(&source, "kernel") }
 }

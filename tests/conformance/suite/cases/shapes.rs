@@ -1,10 +1,10 @@
-//! Cases SHAPE-01, 02 and 04: nothing at all, and odd sizes.
+//! Cases SHAPE-01, 02, 04 and 05: nothing at all, odd sizes, and large grids.
 
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use dacapo::{Call, Result};
+use dacapo::{Call, Error, GridLimit, Result};
 
 use super::support::*;
 use super::zoo;
@@ -235,4 +235,46 @@ fn shape_04_neighbouring_slices_of_one_page_keep_their_bytes() {
         assert_eq!(s.read(&whole).unwrap(), expected, "{range:?}");
         at += len;
     }
+}
+
+/// More blocks than sixteen bits can number: what is cut off there is left as it was, or done twice.
+#[test]
+fn shape_05_grids_of_more_blocks_than_a_short_number_holds_reach_every_element_once() {
+    const BLOCK: usize = 256;
+    let Some(device) = device(1) else { return };
+    let visit = zoo::visit().load(&device).unwrap();
+    let mut s = device.stream().unwrap();
+    for len in [65_535 * BLOCK, 65_536 * BLOCK, 52_428_800] {
+        let mut c = s.alloc::<u8>(len).unwrap();
+        s.launch(&visit, Grid::covering(len), (&mut c, Len)).unwrap();
+        assert!(s.read(&c).unwrap() == vec![1; len], "{len} elements, eager");
+        let (mut graph, ()) = s.record(|w| w.launch(&visit, Grid::covering(len), (&mut c, Len))).unwrap();
+        graph.replay(&mut s).unwrap();
+        assert!(s.read(&c).unwrap() == vec![2; len], "{len} elements, recorded");
+    }
+}
+
+/// A limit that shows at the first replay is found too late to do anything about it.
+#[test]
+fn shape_05_a_grid_beyond_a_limit_is_refused_at_its_launch_and_fails_the_window_that_it_is_in() {
+    let Some(device) = device(1) else { return };
+    let k = Kernels::<u32>::load(&device);
+    let mut s = device.stream().unwrap();
+    let mut c = s.alloc::<u32>(N).unwrap();
+    for (dims, limit) in [((1, 65_536, 1), GridLimit::BlocksY), ((1, 1, 65_536), GridLimit::BlocksZ)] {
+        let named = |error: &Error| match error {
+            Error::Limit { limit: named, requested: 65_536, allowed: 65_535, .. } => *named == limit,
+            _ => false,
+        };
+        let error = refused(s.launch(&k.inc, Grid::blocks(dims), (&mut c, Len)));
+        assert!(named(&error), "{error}");
+        let error = refused(s.record(|w| {
+            let _ = w.launch(&k.inc, Grid::blocks(dims), (&mut c, Len));
+            Ok(())
+        }));
+        assert!(named(&error), "{error}");
+        s.fill(&mut c, 0).unwrap();
+    }
+    s.launch(&k.inc, Grid::blocks((1, 65_535, 1)), (&mut c, Len)).unwrap();
+    assert_eq!(s.read(&c).unwrap(), [1; N]);
 }
