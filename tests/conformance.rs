@@ -20,3 +20,11 @@ mod cuda {
     pub mod subject;
     mod suite;
 }
+
+/// Who requires a backend that is not built in would believe that it was tested.
+#[cfg(not(all(feature = "cuda", feature = "nvrtc")))]
+#[test]
+fn every_backend_that_is_required_is_built_in() {
+    let required = std::env::var("DACAPO_REQUIRE").unwrap_or_default();
+    assert!(!required.contains("cuda"), "the suite runs on CUDA with the features `cuda` and `nvrtc`");
+}
