@@ -5,6 +5,11 @@
 //! tests print that they were skipped, and fail if `DACAPO_REQUIRE` names the backend. What needs a device that runs one
 //! operation at a time, or that fails on demand, is tested on the host alone, beside this suite.
 
+#![allow(
+    clippy::duplicate_mod,
+    reason = "every test has one source, which is compiled once for each backend"
+)]
+
 #[path = "conformance"]
 mod host {
     mod alone;

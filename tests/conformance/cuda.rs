@@ -38,7 +38,7 @@ pub const KERNELS_PANIC: bool = false;
 pub const RUNS_IN_CHUNKS: bool = false;
 
 /// Runs the work of a stepped device: there is none.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Stepper {}
 
 impl Stepper {

@@ -46,6 +46,8 @@ pub type Map<T> = (In<T>, Out<T>, Len<0>, Len<1>);
 pub type InPlace<T> = (InOut<T>, Len<0>);
 pub type Fill<T> = (Out<T>, T, Len<0>);
 pub type Sum<T> = (In<T>, In<T>, Out<T>, Len<0>, Len<1>, Len<2>);
+pub type Rows = (In<u32>, InOut<u32>, InOut<u8>, Len<0>, Len<1>, Len<2>);
+pub type Axpy = (f32, In<f32>, InOut<f32>, Len<1>, Len<2>);
 pub type Accumulate<T> = (In<T>, InOut<T>, Len<0>, Len<1>);
 
 /// A kernel of the zoo, loaded.
@@ -215,8 +217,8 @@ pub fn scalars() -> Program<(u8, Camera, u64, Out<f64>, Len<3>)> {
 }
 
 /// `rows += x`, and counts in `marks` how often each row was seen.
-pub fn rows() -> Program<(In<u32>, InOut<u32>, InOut<u8>, Len<0>, Len<1>, Len<2>)> {
-    let program = Program::<(In<u32>, InOut<u32>, InOut<u8>, Len<0>, Len<1>, Len<2>)>::new("rows");
+pub fn rows() -> Program<Rows> {
+    let program = Program::<Rows>::new("rows");
     let program = program.host_chunks(|(x, rows, marks, ..), chunk| {
         let width = chunk.grid().width();
         assert_eq!((rows.len(), marks.len()), (chunk.rows().len() * width, chunk.rows().len()));
@@ -270,8 +272,8 @@ pub fn noise_from() -> Program<(Out<u32>, In<u32>, Len<0>, Len<1>)> {
 }
 
 /// `y += a x`.
-pub fn axpy() -> Program<(f32, In<f32>, InOut<f32>, Len<1>, Len<2>)> {
-    let program = Program::<(f32, In<f32>, InOut<f32>, Len<1>, Len<2>)>::new("axpy")
+pub fn axpy() -> Program<Axpy> {
+    let program = Program::<Axpy>::new("axpy")
         .host(|(a, x, y, ..), _| y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x));
     each(program, "float a, const float* x, float* y, u64 nx, u64 ny", "min(nx, ny)", "y[i] += a * x[i];")
 }

@@ -328,7 +328,8 @@ fn str_05_bytes_that_a_compaction_left_wait_for_the_reader_that_was_queued_befor
     let mut spread: Vec<Buffer<f32>> = (0..40).map(|_| filled(&mut a, 1.0)).collect();
     let mut seen: Vec<Buffer<f32>> = (0..2).map(|_| b.alloc(LEN).unwrap()).collect();
     spread.drain(1..39);
-    (a.sync().unwrap(), b.sync().unwrap());
+    a.sync().unwrap();
+    b.sync().unwrap();
     let gate = Gate::close(&mut b);
     for (buffer, seen) in spread.iter().zip(&mut seen) {
         b.launch(&k.add1, grid(), (buffer, seen, Len, Len)).unwrap();

@@ -144,7 +144,8 @@ fn win_03_bytes_last_used_on_a_stream_that_records_by_now_are_handed_out_without
     let mut buffer = a.alloc::<f32>(LARGE).unwrap();
     a.fill(&mut buffer, 1.0).unwrap();
     let mut seen = b.alloc::<f32>(LARGE).unwrap();
-    (a.sync().unwrap(), b.sync().unwrap());
+    a.sync().unwrap();
+    b.sync().unwrap();
 
     let gate = Gate::close(&mut b);
     b.launch(&k.add1, large, (&buffer, &mut seen, Len, Len)).unwrap();

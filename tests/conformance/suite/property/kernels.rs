@@ -15,6 +15,7 @@ type Mix = (In<u8>, In<u8>, Out<u8>, Len<0>, Len<1>, Len<2>);
 type InPlace = (InOut<u8>, u8, Len<0>);
 type Pair = (In<u8>, InOut<u8>, Out<u8>, Len<0>, Len<1>, Len<2>);
 type Rows = (In<u8>, Out<u8>, Len<0>, Len<1>);
+type Panics = (In<u8>, Out<u8>, u32);
 
 #[derive(Clone)]
 pub struct Kernels {
@@ -25,7 +26,7 @@ pub struct Kernels {
     pub sparse: Kernel<InPlace>,
     pub rows: Kernel<Rows>,
     /// Where kernels can panic.
-    pub panics: Option<Kernel<(In<u8>, Out<u8>, u32)>>,
+    pub panics: Option<Kernel<Panics>>,
 }
 
 /// Whether kernels give way to other threads in the middle of their work.
