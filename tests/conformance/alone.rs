@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use dacapo::Error;
-use dacapo::host::{HostOptions, Stepper};
+use dacapo::host::{HostOptions, Severity, Stepper};
+use dacapo::{Call, Error};
 
 use super::suite::callbacks_inside::{
     Belongings, Outcomes, all_are_refused, call_back, call_everything, objects,
@@ -132,6 +132,24 @@ fn a_device_dropped_inside_its_own_callback_gives_up_what_nobody_can_step_any_mo
     assert_eq!(told.recv().unwrap(), ((), Some(0)));
     assert!(poll(&mut behind).expect("resolved, and not for ever pending").is_err());
     assert_eq!(stepper.run_all(), 0);
+}
+
+/// ferrotorch: a guard's drop swallows the failure of the end (E14).
+#[test]
+fn e14_a_failure_of_the_end_is_its_outcome_and_stays_with_the_buffers_that_the_window_made() {
+    let device = device(1).unwrap();
+    let k = Kernels::load(&device);
+    let mut s = device.stream().unwrap();
+    device.faults().fail_nth(Call::End, 1, Severity::Call);
+    let mut kept = None;
+    let error = refused(s.record(|w| {
+        let born = kept.insert(w.alloc::<f32>(LEN)?);
+        w.launch(&k.fill, grid(), (born, 1.0, Len))
+    }));
+    assert!(matches!(error, Error::Driver { call: Call::End, .. }), "{error}");
+    let carried = refused(s.read(&kept.unwrap()));
+    assert!(matches!(carried, Error::NeverSealed { .. }), "{carried}");
+    assert!(matches!(carried.root(), Error::Driver { call: Call::End, .. }), "{carried}");
 }
 
 /// The suite's random programs, which also say when queued work runs, and what the driver refuses meanwhile.

@@ -112,7 +112,7 @@ fn e13_a_window_that_was_doomed_evicted_or_refused_by_the_driver_still_ends() {
 /// ferrotorch: a guard's drop swallows the failure of the end.
 #[test]
 fn e14_a_window_closed_by_a_drop_says_why_through_the_buffers_that_it_made() {
-    let Some((device, k)) = working(1) else { return };
+    let Some((device, _)) = working(1) else { return };
     let mut s = device.stream().unwrap();
     let cause = |s: &mut Stream, born: &Buffer<f32>| match s.read(born) {
         Err(Error::NeverSealed { cause }) => (*cause).clone(),
@@ -130,20 +130,6 @@ fn e14_a_window_closed_by_a_drop_says_why_through_the_buffers_that_it_made() {
     drop(doomed);
     let error = cause(&mut s, &born);
     assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
-
-    if !subject::refuse_next(&device, Call::End) {
-        return;
-    }
-    let mut kept = None;
-    let error = s
-        .record(|w| {
-            let born = kept.insert(w.alloc::<f32>(LEN)?);
-            w.launch(&k.fill, grid(), (born, 1.0f32, Len))
-        })
-        .expect_err("the failure of the end is the outcome of the call");
-    assert!(matches!(error, Error::Driver { call: Call::End, .. }), "{error}");
-    let error = cause(&mut s, &kept.unwrap());
-    assert!(matches!(error, Error::Driver { call: Call::End, .. }), "{error}");
 }
 
 /// cubecl: `begin` takes no caller, so that a neighbour opens, stops, fills and dooms somebody else's window.
