@@ -19,7 +19,7 @@ fn stepped(slots: usize) -> (Device, Stepper) {
     Device::stepped(DeviceOptions::new().max_streams(slots)).unwrap()
 }
 
-/// The same on a worker's thread, and from inside a kernel.
+/// A kernel runs on the device's thread as a callback does: a call that waits in there waits for itself.
 #[test]
 fn every_call_inside_a_kernel_is_refused_too() {
     let device = device(2).unwrap();
@@ -115,7 +115,8 @@ fn dropping_anything_inside_a_callback_neither_waits_nor_calls_the_driver() {
     device.check().unwrap();
 }
 
-/// The same on a stepped device, where nobody is left to run what is queued behind it: that is given up, not lost.
+/// A stepped device whose last handle goes in its own callback leaves nobody to run what is queued behind it: that is given
+/// up, not lost.
 #[test]
 fn a_device_dropped_inside_its_own_callback_gives_up_what_nobody_can_step_any_more() {
     let (device, stepper) = stepped(1);
