@@ -74,6 +74,8 @@ pub fn refuse_all(_: &Device<Subject>, _: Call) {}
 /// Lets the driver refuse nothing any more.
 pub fn forget_refusals(_: &Device<Subject>) {}
 
+pub use turn::forget;
+
 /// How often the driver was asked for that, where the backend counts it.
 pub fn calls_of(_: &Device<Subject>, _: Call) -> Option<u64> {
     None

@@ -57,6 +57,9 @@ pub fn forget_refusals(device: &Device<Subject>) {
     device.faults().clear();
 }
 
+/// Forgets something of a device, which then stays for ever.
+pub use std::mem::forget;
+
 /// How often the driver was asked for that, where the backend counts it.
 pub fn calls_of(device: &Device<Subject>, call: Call) -> Option<u64> {
     Some(device.faults().count(call))

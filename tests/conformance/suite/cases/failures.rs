@@ -105,7 +105,7 @@ fn fail_01_a_forgotten_recording_harms_nobody_and_can_be_evicted() {
     s.launch(&k.fill, grid(), (&mut born, 1u32, Len)).unwrap();
     s.launch(&k.inc, grid(), (&mut pinned, Len)).unwrap();
     let window = s.window().unwrap();
-    std::mem::forget(s);
+    subject::forget(s);
     assert!(device.captures().any_recording());
     assert!(matches!(refused(other.read(&born)), Error::StillRecording { window: w, .. } if w == window));
     other.launch(&k.inc, grid(), (&mut pinned, Len)).unwrap();

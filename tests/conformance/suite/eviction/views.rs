@@ -105,7 +105,7 @@ fn forgotten_windows_are_listed_and_cost_their_neighbours_on_the_slot_nothing() 
     let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     recording.launch(&k.inc, Grid::covering(N), (&mut x, Len)).unwrap();
     let forgotten = [prepared.window().unwrap(), recording.window().unwrap()];
-    std::mem::forget((prepared, recording));
+    subject::forget((prepared, recording));
     let status = device.captures();
     let both = [(forgotten[0], WindowPhase::Prepared), (forgotten[1], WindowPhase::Recording)];
     assert_eq!(view(&status), both);

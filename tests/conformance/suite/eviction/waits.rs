@@ -39,7 +39,7 @@ fn every_way_out_of_a_recording_ends_the_wait() {
     let evicted = |recording: Stream<Recording>| {
         evict(&device, recording.window().unwrap()).unwrap();
         // Its owner never comes back.
-        std::mem::forget(recording);
+        subject::forget(recording);
     };
     let panicked = |recording: Stream<Recording>| {
         let owner = thread::spawn(move || {

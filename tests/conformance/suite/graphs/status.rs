@@ -112,7 +112,7 @@ fn a_forgotten_stream_stays_in_the_record_until_it_is_evicted() {
     let mut forgotten = device.stream().unwrap().prepare().unwrap().begin().unwrap();
     let (id, window) = (forgotten.id(), forgotten.window().unwrap());
     forgotten.launch(&k.inc, Grid::covering(4), (&mut x, Len)).unwrap();
-    std::mem::forget(forgotten);
+    subject::forget(forgotten);
     assert_eq!(says(&device, id), Some(WindowPhase::Recording));
     other.launch(&k.inc, Grid::covering(4), (&mut x, Len)).unwrap();
     assert_eq!(other.read(&x).unwrap(), [1.0; 4]);

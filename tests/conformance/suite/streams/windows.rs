@@ -115,7 +115,7 @@ fn a_forgotten_recording_harms_nobody_until_it_is_evicted() {
     recording.launch(&k.add1, grid(), (&only_there, &mut x, Len, Len)).unwrap();
     let mut born = recording.alloc::<f32>(LEN).unwrap();
     recording.launch(&k.add1, grid(), (&kept, &mut born, Len, Len)).unwrap();
-    std::mem::forget(recording);
+    subject::forget(recording);
     drop(only_there);
 
     for _ in 0..3 {
@@ -150,7 +150,7 @@ fn a_forgotten_prepared_stream_harms_nobody_until_it_is_evicted() {
     let status = device.captures();
     let mut prepared = device.stream().unwrap().prepare().unwrap();
     let mut x = filled(&mut prepared, 1.0);
-    std::mem::forget(prepared);
+    subject::forget(prepared);
     let mut neighbour = device.stream().unwrap();
     neighbour.launch(&k.inc, grid(), (&mut x, Len)).unwrap();
     assert!(all(&neighbour.read(&x).unwrap(), 2.0));
