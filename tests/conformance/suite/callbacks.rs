@@ -230,6 +230,26 @@ fn a_panic_in_a_graphs_callback_fails_that_replay_and_the_next_one_heals_what_it
     s.sync().unwrap();
 }
 
+/// What is submitted just when the last callback ends that could have failed it must not be kept for the next one to come.
+#[test]
+fn a_graph_that_is_replayed_as_callbacks_end_is_let_go() {
+    let Some((device, _k)) = working(2) else { return };
+    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut x = a.alloc::<f32>(N).unwrap();
+    let token = Arc::new(());
+    let held = token.clone();
+    let (mut graph, ()) = b.record(|w| w.host_call(move || drop(held.clone()))).unwrap();
+    for _ in 0..500 {
+        a.host_call_with(Touches::new().writes(&mut x), || {}).unwrap();
+        graph.replay(&mut b).unwrap();
+        graph.replay(&mut b).unwrap();
+    }
+    drop(graph);
+    a.sync().unwrap();
+    b.sync().unwrap();
+    assert_let_go(&token);
+}
+
 /// Something that panics when it is dropped.
 struct Bomb;
 
