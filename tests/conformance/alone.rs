@@ -1,5 +1,5 @@
-//! What only the host can be asked for, with what the suite uses: calls from inside its kernels, and a device that is
-//! stepped.
+//! What only the host can be asked for, with what the suite uses: calls from inside its kernels, a driver that refuses, and
+//! a device that is stepped.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

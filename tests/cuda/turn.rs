@@ -1,13 +1,14 @@
 //! The one device of the machine, which the tests of a binary use one after the other.
 
 use std::cell::RefCell;
+use std::io::Write;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use dacapo::cuda::Cuda;
-use dacapo::{Device, DeviceOptions};
+use dacapo::{Device, DeviceOptions, Error};
 
 thread_local! {
     static TURN: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
@@ -56,9 +57,18 @@ pub fn device_with(options: DeviceOptions<Cuda>) -> Option<Device<Cuda>> {
             let required = std::env::var("DACAPO_REQUIRE").is_ok_and(|what| what.contains("cuda"));
             assert!(!required, "a CUDA device is required: {error}");
             println!("skipped: {error}");
+            say_once(&error);
             None
         }
     }
+}
+
+/// Says that tests are skipped where the harness, which keeps to itself what a test prints, cannot hide it.
+fn say_once(error: &Error) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        let _ = writeln!(std::io::stderr(), "the tests on CUDA are skipped: {error}");
+    });
 }
 
 /// Whether it comes true before a long time has passed.
