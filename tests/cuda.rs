@@ -6,8 +6,6 @@
 mod adopt;
 #[path = "cuda/functions.rs"]
 mod functions;
-#[path = "cuda/graphs.rs"]
-mod graphs;
 #[path = "cuda/guest.rs"]
 mod guest;
 #[cfg(unix)]
@@ -31,11 +29,7 @@ mod profile;
 mod streams;
 #[path = "cuda/support.rs"]
 mod support;
-#[path = "cuda/taint.rs"]
-mod taint;
 #[path = "cuda/threads.rs"]
 mod threads;
-#[path = "cuda/transfers.rs"]
-mod transfers;
 #[path = "cuda/windows.rs"]
 mod windows;

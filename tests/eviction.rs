@@ -1,32 +1,95 @@
-//! Windows that somebody else closes, and what the status record says of every window to whoever asks.
+//! The status record where the driver refuses a way out of a window. Every other way is in the conformance suite.
 
-#[path = "eviction/hold.rs"]
-mod hold;
-#[path = "eviction/races.rs"]
-mod races;
 mod support;
-#[path = "eviction/views.rs"]
-mod views;
-#[path = "eviction/waits.rs"]
-mod waits;
 
+use std::sync::mpsc;
 use std::thread;
 
+use dacapo::host::Severity;
 use dacapo::prelude::*;
-use dacapo::{Error, Eviction, WindowId};
+use dacapo::{Call, CaptureOptions, CaptureStatus, StreamId, WindowId, WindowPhase};
+
+use support::working;
 
 /// Elements of a small buffer.
-pub const N: usize = 64;
+const N: usize = 64;
 
-/// Evicts from a thread that is called `janitor`.
-pub fn evict(device: &Device, window: WindowId) -> Result<Eviction, Error> {
-    thread::scope(|scope| {
-        let janitor = thread::Builder::new().name("janitor".into());
-        janitor.spawn_scoped(scope, || device.evict(window)).unwrap().join().unwrap()
-    })
+/// Everything that a status says, checked against itself.
+fn view(status: &CaptureStatus) -> Vec<(WindowId, WindowPhase)> {
+    let windows = status.windows();
+    let recording = windows.iter().filter(|(_, phase)| *phase == WindowPhase::Recording).count();
+    assert_eq!((status.active_count(), status.recording_count()), (windows.len(), recording));
+    assert_eq!((status.any_active(), status.any_recording()), (!windows.is_empty(), recording > 0));
+    assert!(windows.iter().all(|(window, _)| status.is_capturing(window.stream())));
+    windows
 }
 
-/// Whether `error` says that `window` was evicted.
-pub fn is_eviction_of(error: &Error, window: WindowId) -> bool {
-    matches!(error, Error::Evicted { window: named, .. } if *named == window)
+/// A thread that looks at a status whenever it is asked to.
+struct Watcher {
+    ask: mpsc::Sender<StreamId>,
+    told: mpsc::Receiver<(Option<WindowPhase>, bool)>,
+}
+
+impl Watcher {
+    fn start(status: CaptureStatus) -> Self {
+        let ((ask, asked), (tell, told)) = (mpsc::channel::<StreamId>(), mpsc::channel());
+        thread::spawn(move || {
+            for stream in asked {
+                let windows = view(&status);
+                let mine = windows.iter().find(|(window, _)| window.stream() == stream);
+                let _ = tell.send((mine.map(|(_, phase)| *phase), status.is_capturing(stream)));
+            }
+        });
+        Watcher { ask, told }
+    }
+
+    /// What the other thread sees of `stream`.
+    fn sees(&self, stream: StreamId) -> Option<WindowPhase> {
+        self.ask.send(stream).unwrap();
+        let (phase, capturing) = self.told.recv().unwrap();
+        assert_eq!(phase.is_some(), capturing);
+        phase
+    }
+}
+
+/// A failed way out is a way out: a stream that stayed listed would look as if it captured for ever.
+#[test]
+fn every_refused_transition_is_seen_as_the_end_of_the_window() {
+    let (device, k) = working(1);
+    let faults = device.faults();
+    let watcher = Watcher::start(device.captures());
+    let mut x = device.stream().unwrap().alloc::<f32>(N).unwrap();
+    let mut s = device.stream().unwrap();
+    let id = s.id();
+
+    faults.fail_nth(Call::Begin, 1, Severity::Call);
+    s = s.prepare().unwrap().begin().unwrap_err().into_parts().0;
+    assert_eq!(watcher.sees(id), None, "the driver refused to begin");
+    for call in [Call::End, Call::Seal] {
+        let recording = s.prepare().unwrap().begin().unwrap();
+        faults.fail_nth(call, 1, Severity::Call);
+        s = recording.end().unwrap_err().into_parts().0;
+        assert_eq!(watcher.sees(id), None, "the driver refused: {call}");
+    }
+    let mut recording = s.prepare().unwrap().begin().unwrap();
+    recording.write(&mut x, &[0.0]).unwrap_err();
+    assert_eq!(watcher.sees(id), Some(WindowPhase::Recording), "a doomed recording is open until its end");
+    s = recording.end().unwrap_err().into_parts().0;
+    assert_eq!(watcher.sees(id), None);
+    let mut recording = s.prepare_with(CaptureOptions::new().arena_limit(1)).unwrap().begin().unwrap();
+    let mut t = recording.alloc::<f32>(N).unwrap();
+    recording.launch(&k.inc, Grid::covering(N), (&mut t,)).unwrap();
+    drop(t);
+    s = recording.end().unwrap_err().into_parts().0;
+    assert_eq!(watcher.sees(id), None, "the arena was beyond its limit");
+
+    let recording = s.prepare().unwrap().begin().unwrap();
+    faults.fail_nth(Call::Launch, 1, Severity::Sticky);
+    device.stream().unwrap().launch(&k.inc, Grid::covering(N), (&mut x,)).unwrap_err();
+    assert!(device.check().is_err());
+    assert_eq!(watcher.sees(id), Some(WindowPhase::Recording), "a lost device closes nobody's window");
+    let (s, _) = recording.end().unwrap_err().into_parts();
+    assert_eq!(watcher.sees(id), None);
+    assert!(s.prepare().is_err());
+    assert_eq!(watcher.sees(id), None, "a window that could not open was never open");
 }

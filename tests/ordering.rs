@@ -1,4 +1,5 @@
-//! The rules of what waits for what, each by itself, on a device that runs one operation at a time when told to.
+//! The rules of what waits for what, each by itself, on a device that runs one operation at a time when told to. The
+//! conformance suite has those that a stream which is held up can show.
 //!
 //! `stepper.step(stream)` is the proof: it returns `false` as long as what comes next on that stream's slot waits for
 //! something that has not run, and `true` when it ran.
@@ -8,8 +9,6 @@ mod arenas;
 #[path = "ordering/graphs.rs"]
 mod graphs;
 mod support;
-#[path = "ordering/threads.rs"]
-mod threads;
 #[path = "ordering/uses.rs"]
 mod uses;
 

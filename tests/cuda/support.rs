@@ -2,17 +2,21 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of its own")]
 
-use std::cell::RefCell;
+#[path = "turn.rs"]
+mod turn;
+
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 
 use dacapo::cuda::Cuda;
 use dacapo::prelude::*;
 use dacapo::{DeviceOptions, Result};
+
+#[allow(unused_imports, reason = "every test binary uses a part of its own")]
+pub use turn::{device_with, eventually, threads};
 
 pub type Buf<T> = Buffer<T, Cuda>;
 pub type Axpy = (f32, In<f32>, Len<1>, InOut<f32>, Len<3>);
@@ -112,45 +116,6 @@ pub fn load<S: dacapo::Signature>(device: &Device<Cuda>, name: &str) -> Kernel<S
     program(name).load(device).unwrap()
 }
 
-thread_local! {
-    static TURN: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
-}
-
-/// Waits until no other test uses the device, for the rest of the calling thread.
-///
-/// To load code, and perhaps to free memory, the driver waits for all work of its context, and lets nobody in meanwhile: a
-/// test that holds a stream up would never come to let it go.
-fn take_turn() {
-    static ONE: Mutex<()> = Mutex::new(());
-    TURN.with_borrow_mut(|turn| {
-        if turn.is_none() {
-            *turn = Some(ONE.lock().unwrap_or_else(PoisonError::into_inner));
-            assert!(eventually(|| threads() == 0), "the devices of the test before are gone");
-        }
-    });
-}
-
-/// How many threads of devices there are.
-pub fn threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("dacapo-cuda")).count()
-}
-
-/// The device, unless there is none and none is required.
-pub fn device_with(options: DeviceOptions<Cuda>) -> Option<Device<Cuda>> {
-    take_turn();
-    match Device::open(options) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            let required = std::env::var("DACAPO_REQUIRE").is_ok_and(|what| what.contains("cuda"));
-            assert!(!required, "a CUDA device is required: {error}");
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
-
 pub fn device() -> Option<(Device<Cuda>, Kernels)> {
     let device = device_with(DeviceOptions::new())?;
     let kernels = Kernels::load(&device);
@@ -213,16 +178,4 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Pending => std::thread::park(),
         }
     }
-}
-
-/// Whether it comes true before a long time has passed.
-pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
-    let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(20) {
-        if condition() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    false
 }

@@ -113,8 +113,7 @@ impl Late {
             taint::admit(command).map_or(Ok(()), Err)?;
             taint::settle(command);
         }
-        self.pending.fetch_add(calls, Ordering::Relaxed);
-        Ok(log.push(What::Command(uses), calls))
+        Ok(self.note(&mut log, What::Command(uses), calls))
     }
 
     /// Logs a replay that is about to be enqueued, whose taint `decide` decides.
@@ -127,9 +126,20 @@ impl Late {
         let mut log = self.log.lock();
         let decided = decide();
         let calls = exec.failing_calls;
-        self.pending.fetch_add(calls, Ordering::Relaxed);
         let what = What::Replay { exec: exec.clone(), mark, reports: reports.clone() };
-        (decided, log.push(what, calls))
+        (decided, self.note(&mut log, what, calls))
+    }
+
+    /// Logs an operation with so many callbacks that may fail, unless none is left to fail it: the last one emptied the log,
+    /// so that nobody would let the operation go again.
+    fn note(&self, log: &mut Log, what: What, calls: usize) -> Admission {
+        let pending = self.pending.fetch_add(calls, Ordering::Relaxed) + calls;
+        log.next += 1;
+        let (id, verdict) = (log.next, Verdict::default());
+        if pending > 0 {
+            log.entries.push_back(Entry { id, what, verdict: verdict.clone() });
+        }
+        Admission { id, verdict, calls }
     }
 
     /// The driver refused what was admitted: its callbacks never run.
@@ -169,15 +179,6 @@ impl Late {
         drop(log);
         // Under no lock: what they hold may be the last of something large.
         drop(served);
-    }
-}
-
-impl Log {
-    fn push(&mut self, what: What, calls: usize) -> Admission {
-        self.next += 1;
-        let (id, verdict) = (self.next, Verdict::default());
-        self.entries.push_back(Entry { id, what, verdict: verdict.clone() });
-        Admission { id, verdict, calls }
     }
 }
 

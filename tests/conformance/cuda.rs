@@ -1,0 +1,92 @@
+//! The first CUDA device of the machine.
+
+#[path = "../cuda/turn.rs"]
+mod turn;
+
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::CudaContext;
+use dacapo::{Call, Device, DeviceOptions, Error, Result, StreamId};
+
+/// The backend that is tested.
+pub type Subject = dacapo::Cuda;
+
+/// What to call on a program without a source for it.
+pub const SOURCE: &str = ".ptx(..)";
+
+/// A device, which no other test uses as long as the calling thread lives.
+pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
+    /// The driver takes long to make a context, and would make one for each test.
+    static KEPT: OnceLock<Arc<CudaContext>> = OnceLock::new();
+    let device = turn::device_with(options)?;
+    KEPT.get_or_init(|| CudaContext::new(0).unwrap());
+    Some(device)
+}
+
+/// The options with which the nodes of a graph run side by side: any.
+pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
+    options
+}
+
+/// Whether the driver can be told to refuse its calls.
+pub const REFUSES: bool = false;
+
+/// Whether a kernel may panic.
+pub const KERNELS_PANIC: bool = false;
+
+/// Whether the outputs of kernels in chunks are divided, and must come out even.
+pub const RUNS_IN_CHUNKS: bool = false;
+
+/// Runs the work of a stepped device: there is none.
+#[derive(Clone)]
+pub enum Stepper {}
+
+impl Stepper {
+    pub fn step(&self, _: StreamId) -> bool {
+        match *self {}
+    }
+
+    pub fn pending(&self, _: StreamId) -> usize {
+        match *self {}
+    }
+
+    pub fn run_all(&self) -> usize {
+        match *self {}
+    }
+}
+
+/// A device that runs nothing by itself: there is none.
+pub fn stepped(_: DeviceOptions<Subject>) -> Result<(Device<Subject>, Stepper)> {
+    Err(Error::step("this backend has no stepped device"))
+}
+
+/// Lets the driver refuse the next such call, where it can be told to; returns whether it can.
+pub fn refuse_next(_: &Device<Subject>, _: Call) -> bool {
+    REFUSES
+}
+
+/// Lets the driver refuse the `nth` such call from here on, where it can be told to.
+pub fn refuse_nth(_: &Device<Subject>, _: Call, _nth: u64) {}
+
+/// Lets the driver refuse all such calls, where it can be told to.
+pub fn refuse_all(_: &Device<Subject>, _: Call) {}
+
+/// Lets the driver refuse nothing any more.
+pub fn forget_refusals(_: &Device<Subject>) {}
+
+pub use turn::forget;
+
+/// How often the driver was asked for that, where the backend counts it.
+pub fn calls_of(_: &Device<Subject>, _: Call) -> Option<u64> {
+    None
+}
+
+/// How often the driver was called, where the backend counts that.
+pub fn driver_calls(_: &Device<Subject>) -> Option<u64> {
+    None
+}
+
+/// The same, where the device may be gone.
+pub fn counter(_: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 'static {
+    || None
+}

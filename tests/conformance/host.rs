@@ -1,0 +1,79 @@
+//! The host.
+
+use dacapo::host::{HostOptions, Severity};
+use dacapo::{Call, Device, DeviceOptions, Result};
+
+/// The backend that is tested.
+pub type Subject = dacapo::Host;
+
+/// What to call on a program without a source for it.
+pub const SOURCE: &str = ".host(..)";
+
+/// A device.
+pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
+    Some(Device::open(options).unwrap())
+}
+
+/// The options with which the nodes of a graph run side by side.
+pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
+    options.backend(HostOptions::new().threads(3))
+}
+
+/// Whether the driver can be told to refuse its calls.
+pub const REFUSES: bool = true;
+
+/// Whether a kernel may panic.
+pub const KERNELS_PANIC: bool = true;
+
+/// Whether the outputs of kernels in chunks are divided, and must come out even.
+pub const RUNS_IN_CHUNKS: bool = true;
+
+/// Runs the work of a stepped device.
+pub use dacapo::host::Stepper;
+
+/// A device that runs nothing by itself.
+pub fn stepped(options: DeviceOptions<Subject>) -> Result<(Device<Subject>, Stepper)> {
+    Device::stepped(options)
+}
+
+/// Lets the driver refuse the next such call, where it can be told to; returns whether it can.
+pub fn refuse_next(device: &Device<Subject>, call: Call) -> bool {
+    refuse_nth(device, call, 1);
+    REFUSES
+}
+
+/// Lets the driver refuse the `nth` such call from here on, where it can be told to.
+pub fn refuse_nth(device: &Device<Subject>, call: Call, nth: u64) {
+    device.faults().fail_nth(call, nth, Severity::Call);
+}
+
+/// Lets the driver refuse all such calls, where it can be told to.
+pub fn refuse_all(device: &Device<Subject>, call: Call) {
+    device.faults().fail_all(call, Severity::Call);
+}
+
+/// Lets the driver refuse nothing any more.
+pub fn forget_refusals(device: &Device<Subject>) {
+    device.faults().clear();
+}
+
+/// Forgets something of a device, which then stays for ever.
+pub use std::mem::forget;
+
+/// How often the driver was asked for that, where the backend counts it.
+pub fn calls_of(device: &Device<Subject>, call: Call) -> Option<u64> {
+    Some(device.faults().count(call))
+}
+
+/// How often the driver was called, where the backend counts that, but for what happens by itself at any moment: releases
+/// of memory, which the library's own thread makes, and the running of what was asked for earlier.
+pub fn driver_calls(device: &Device<Subject>) -> Option<u64> {
+    counter(device)()
+}
+
+/// The same, where the device may be gone.
+pub fn counter(device: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 'static {
+    let faults = device.faults();
+    let at_once = |call: &Call| !matches!(call, Call::Free | Call::Execute);
+    move || Some(Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum())
+}
