@@ -14,6 +14,9 @@ pub type Subject = dacapo::Cuda;
 /// What to call on a program without a source for it.
 pub const SOURCE: &str = ".ptx(..)";
 
+/// Its name in messages.
+pub const NAME: &str = "cuda";
+
 /// A device, which no other test uses as long as the calling thread lives.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
     /// The driver takes long to make a context, and would make one for each test.
@@ -90,3 +93,6 @@ pub fn driver_calls(_: &Device<Subject>) -> Option<u64> {
 pub fn counter(_: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 'static {
     || None
 }
+
+/// How often a test loads what it could do without: each is compiled.
+pub const MANY_LOADS: usize = 20;

@@ -9,6 +9,9 @@ pub type Subject = dacapo::Host;
 /// What to call on a program without a source for it.
 pub const SOURCE: &str = ".host(..)";
 
+/// Its name in messages.
+pub const NAME: &str = "host";
+
 /// A device.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
     Some(Device::open(options).unwrap())
@@ -77,3 +80,6 @@ pub fn counter(device: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 's
     let at_once = |call: &Call| !matches!(call, Call::Free | Call::Execute);
     move || Some(Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum())
 }
+
+/// How often a test loads what it could do without.
+pub const MANY_LOADS: usize = 500;

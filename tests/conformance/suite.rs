@@ -11,6 +11,7 @@ mod guarantees;
 mod kernels;
 mod ordering;
 pub mod property;
+mod memory;
 mod streams;
 pub mod support;
 mod taint;
