@@ -1,7 +1,7 @@
 //! The host.
 
-use dacapo::host::{HostOptions, Severity};
-use dacapo::{Call, Device, DeviceOptions, Result};
+use dacapo::host::{HostOptions, Severity, Stepper};
+use dacapo::{Call, Device, DeviceOptions, NoCapture, Result, Stream};
 
 /// The backend that is tested.
 pub type Subject = dacapo::Host;
@@ -83,3 +83,35 @@ pub fn counter(device: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 's
 
 /// How often a test loads what it could do without.
 pub const MANY_LOADS: usize = 500;
+
+/// The options with which a slot takes so many operations at once.
+pub fn in_flight(options: DeviceOptions<Subject>, operations: usize) -> DeviceOptions<Subject> {
+    options.backend(HostOptions::new().in_flight(operations))
+}
+
+/// The fewest operations that a slot may be told to take at once, or few.
+pub const LEAST_IN_FLIGHT: usize = 4;
+
+/// A device that does nothing but what it is told to, or what somebody waits for.
+pub fn paced(options: DeviceOptions<Subject>) -> Option<(Device<Subject>, Pace)> {
+    let (device, stepper) = Device::<Subject>::stepped(options).unwrap();
+    Some((device, Pace(stepper)))
+}
+
+/// Tells a device when to get on.
+pub struct Pace(Stepper);
+
+impl Pace {
+    /// Lets so many operations of a stream run.
+    pub fn get_on(&mut self, stream: &mut Stream<NoCapture, Subject>, times: usize) {
+        (0..times).for_each(|_| _ = self.0.step(stream.id()));
+    }
+
+    /// Somebody is about to wait for what was not let run yet: the wait runs it.
+    pub fn before_a_wait(&mut self) {}
+
+    /// Lets everything run.
+    pub fn run_all(&mut self) {
+        self.0.run_all();
+    }
+}

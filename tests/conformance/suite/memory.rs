@@ -8,6 +8,7 @@ mod kernels;
 mod life;
 mod lifetimes;
 mod moves;
+mod objects;
 mod pinned;
 mod pinning;
 mod pitched;
@@ -16,6 +17,8 @@ mod pressure;
 mod reads;
 mod report;
 mod sparse;
+mod tables;
+mod teardown;
 
 use super::{subject, support, zoo};
 

@@ -71,6 +71,29 @@ fn host_02_a_write_takes_the_bytes_as_they_are_at_its_call() {
     assert_eq!(s.read(&b2).unwrap(), [3; N]);
 }
 
+/// Large data that was handed over made its call wait for the stream, under a lock that others need.
+#[test]
+fn host_02_data_handed_over_makes_no_call_wait_whatever_its_size() {
+    let Some(device) = device(1) else { return };
+    let (mut s, mut neighbour) = (device.stream().unwrap(), device.stream().unwrap());
+    for len in [N, 16 << 10, (16 << 10) + 1, LARGE, 5_000_000] {
+        let (mut b, mut b2) = (s.alloc::<u32>(len).unwrap(), neighbour.alloc::<u32>(1).unwrap());
+        s.sync().unwrap();
+        let gate = Gate::close(&mut s);
+        let data: Arc<[u32]> = (0..len as u32).collect();
+        s.write(&mut b, data.clone()).unwrap();
+        // The same slot: what the write above holds, this one waits for.
+        neighbour.write(&mut b2, &[3]).unwrap();
+        gate.open();
+        assert!(s.read(&b).unwrap()[..] == data[..], "{len} elements");
+        assert_eq!(neighbour.read(&b2).unwrap(), [3]);
+        assert!(eventually(|| {
+            s.sync().unwrap();
+            Arc::strong_count(&data) == 1
+        }));
+    }
+}
+
 /// An upload from a `Vec` inside a window kept its raw pointer, and a replay read freed memory.
 #[test]
 fn e02_data_handed_over_in_a_window_belongs_to_the_graph() {

@@ -2,7 +2,7 @@
 
 use super::subject::calls_of;
 use super::support::*;
-use dacapo::Call;
+use dacapo::{Call, Error, Layout};
 
 fn with_pool(bytes: usize) -> Option<(Device, Stream)> {
     let device = open(DeviceOptions::new().max_streams(1).staging_limit(bytes))?;
@@ -77,6 +77,35 @@ fn transfers_larger_than_the_pool_and_pools_of_nothing_use_the_heap() {
     round_trip(&mut s, 1);
     assert_eq!(staging(&device), (0, 2));
     assert_eq!(pins(&device).unwrap_or(0), 0);
+}
+
+/// A driver that copies from memory that is not pinned while its caller waits, and keeps the slot's lock meanwhile: who was
+/// to let the stream go may be waiting for that lock.
+#[test]
+fn transfers_without_pinned_memory_return_while_the_stream_is_held_up() {
+    let options = DeviceOptions::new().max_streams(1).staging_limit(0).pending_limit(1000, 1 << 30);
+    let Some(device) = open(options) else { return };
+    let mut s = device.stream().unwrap();
+    for len in [1, 1 << 10, (16 << 10) + 1, 300_000, 3 << 20] {
+        let layout = Layout::pitched(&[2, len], len + 1).unwrap();
+        let data: Vec<u32> = (0..2 * len as u32).collect();
+        let (mut lent, mut owned) = (s.alloc::<u32>(2 * len).unwrap(), s.alloc::<u32>(2 * len).unwrap());
+        let mut rows = s.alloc::<u32>(2 * len + 1).unwrap();
+        s.sync().unwrap();
+        let gate = Gate::close(&mut s);
+        s.write(&mut lent, &data).unwrap();
+        s.write(&mut owned, data.clone()).unwrap();
+        s.write_pitched(&mut rows, &layout, data.clone()).unwrap();
+        let read = s.read_async(&lent).unwrap();
+        let late = refused(s.read_timeout(&owned, SHORT));
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+        let late = refused(s.read_pitched_timeout(&rows, &layout, SHORT));
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+        gate.open();
+        assert!(block_on(read).unwrap() == data, "{len} elements, lent");
+        assert!(s.read(&owned).unwrap() == data, "{len} elements, handed over");
+        assert!(s.read_pitched(&rows, &layout).unwrap() == data, "{len} elements, in rows");
+    }
 }
 
 /// What is pinned and what is in flight is where an operator looks first when the machine runs out of memory.
