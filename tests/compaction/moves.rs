@@ -1,6 +1,5 @@
 //! What the driver does not let move.
 
-
 use dacapo::host::Severity;
 use dacapo::prelude::*;
 use dacapo::{Call, Error};

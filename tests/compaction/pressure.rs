@@ -3,9 +3,9 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use dacapo::DeviceOptions;
 use dacapo::host::HostOptions;
 use dacapo::prelude::*;
-use dacapo::DeviceOptions;
 
 use crate::support::{LEN, filled};
 use crate::{PAGE, PAGE_BYTES, verify};

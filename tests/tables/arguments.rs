@@ -3,7 +3,6 @@
 use dacapo::prelude::*;
 use dacapo::{DeviceOptions, Error, host::HostOptions};
 
-
 /// A chunk that was given a part of a table would look coefficients up past its end.
 #[test]
 fn a_kernel_in_chunks_sees_its_tables_whole() {

@@ -12,7 +12,7 @@ mod objects;
 mod pinned;
 mod pinning;
 mod pitched;
-mod planted;
+pub mod planted;
 mod pressure;
 mod reads;
 mod report;
