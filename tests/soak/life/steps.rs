@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use dacapo::prelude::*;
 use dacapo::{Layout, Slice, SliceMut};
 
-use crate::checks::same_bytes;
-use crate::kernels::{Kernels, add, mixed, tint, xor};
-use crate::model::Model;
-use crate::random::{Rng, fresh_bytes};
+use super::support::{Buffer, Enqueue, Grid, Len, Stream, Subject};
+
+use super::checks::same_bytes;
+use super::kernels::{Kernels, add, mixed, tint, xor};
+use super::model::Model;
+use super::random::{Rng, fresh_bytes};
 
 /// A range of the cell at an index.
 #[derive(Clone)]
@@ -199,7 +200,7 @@ impl Step {
 
     pub fn enqueue(
         &self,
-        on: &mut impl Enqueue<Host>,
+        on: &mut impl Enqueue<Subject>,
         tools: &Tools,
         buffers: &mut [Option<Buffer<u8>>],
     ) -> dacapo::Result<()> {
@@ -210,22 +211,22 @@ impl Step {
             Step::Write { data, handing: Handing::Lent, .. } => on.write(&mut to, &data[..]),
             Step::Write { data, .. } => on.write(&mut to, data.to_vec()),
             Step::Rows { layout, data, .. } => on.write_pitched(&mut to, layout, &data[..]),
-            Step::Tint { table, .. } => on.launch(&kernels.tint, grid, (&mut to, table)),
+            Step::Tint { table, .. } => on.launch(&kernels.tint, grid, (&mut to, table, Len, Len)),
             Step::Fill { value, .. } => on.fill(&mut to, *value),
             Step::Copy { from, .. } => on.copy(rest.source(from), &mut to),
             Step::Weight { weight, start, to: part } => {
                 let from = tools.weights[*weight].buffer.slice(*start..start + part.range.len())?;
                 on.copy(from, &mut to)
             }
-            Step::Mask { by, .. } => on.launch(&kernels.mask, grid, (&mut to, *by)),
-            Step::Words { by, .. } => on.launch(&kernels.words, grid, (&mut to.cast::<u32>()?, *by)),
+            Step::Mask { by, .. } => on.launch(&kernels.mask, grid, (&mut to, *by, Len)),
+            Step::Words { by, .. } => on.launch(&kernels.words, grid, (&mut to.cast::<u32>()?, *by, Len)),
             Step::Shift { from, by, .. } => {
-                on.launch(&kernels.shift, grid, (rest.source(from), &mut to, *by))
+                on.launch(&kernels.shift, grid, (rest.source(from), &mut to, *by, Len, Len))
             }
             Step::Mix { a, b, .. } => {
-                on.launch(&kernels.mix, grid, (rest.source(a), rest.source(b), &mut to))
+                on.launch(&kernels.mix, grid, (rest.source(a), rest.source(b), &mut to, Len, Len, Len))
             }
-            Step::Break { from, .. } => on.launch(&kernels.breaks, grid, (rest.source(from), &mut to)),
+            Step::Break { from, .. } => kernels.breaks.enqueue(on, rest.source(from), &mut to),
         }
     }
 
@@ -340,14 +341,14 @@ fn other(rng: &mut Rng, lens: &[usize], to: &Part) -> Option<Part> {
 struct Rest<'b>(&'b [Option<Buffer<u8>>], usize, &'b [Option<Buffer<u8>>]);
 
 impl<'b> Rest<'b> {
-    fn source(&self, part: &Part) -> Slice<'b, u8> {
+    fn source(&self, part: &Part) -> Slice<'b, u8, Subject> {
         let Rest(before, written, after) = self;
         let buffer = if part.cell < *written { &before[part.cell] } else { &after[part.cell - written - 1] };
         buffer.as_ref().unwrap().slice(part.range.clone()).unwrap()
     }
 }
 
-fn target<'b>(buffers: &'b mut [Option<Buffer<u8>>], to: &Part) -> (SliceMut<'b, u8>, Rest<'b>) {
+fn target<'b>(buffers: &'b mut [Option<Buffer<u8>>], to: &Part) -> (SliceMut<'b, u8, Subject>, Rest<'b>) {
     let (before, from) = buffers.split_at_mut(to.cell);
     let (written, after) = from.split_first_mut().unwrap();
     let target = written.as_mut().unwrap().slice_mut(to.range.clone()).unwrap();

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use dacapo::prelude::*;
+use super::support::{Buffer, Enqueue, Subject};
 
-use crate::model::Model;
-use crate::random::{Rng, fresh_bytes};
-use crate::steps::{Cells, Handing, Part, Step, Tools};
+use super::model::Model;
+use super::random::{Rng, fresh_bytes};
+use super::steps::{Cells, Handing, Part, Step, Tools};
 
 /// A buffer that is born in the recording.
 struct Birth {
@@ -71,7 +71,7 @@ impl Plan {
     /// Enqueues the operations of `range`, the first of which comes after those that were; counts them in `done`.
     pub fn enqueue(
         &self,
-        on: &mut impl Enqueue<Host>,
+        on: &mut impl Enqueue<Subject>,
         tools: &Tools,
         buffers: &mut Vec<Option<Buffer<u8>>>,
         range: Range<usize>,

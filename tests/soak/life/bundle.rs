@@ -1,13 +1,14 @@
 //! Graphs with the buffers that they use, and windows on their way to one.
 
-use dacapo::prelude::*;
 use dacapo::{Pass, Recording, Refused, WindowId};
 
-use crate::checks::{answered, is_end_of_window, is_injected};
-use crate::plan::Plan;
-use crate::random::Rng;
-use crate::steps::{Cells, Tools};
-use crate::tally::{What, count};
+use super::support::{Enqueue, Graph, Stream};
+
+use super::checks::{answered, is_end_of_window, is_injected};
+use super::plan::Plan;
+use super::random::Rng;
+use super::steps::{Cells, Tools};
+use super::tally::{What, count};
 
 /// A graph, and what it works on.
 pub struct Bundle {

@@ -3,17 +3,18 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use dacapo::prelude::*;
+use dacapo::host::Severity;
 use dacapo::{AllocationMode, Call, RawBuffer, ReadFuture, WindowId};
 use parking_lot::Mutex;
 
-use crate::bundle::{Bundle, Ending, Window};
-use crate::checks::{answered, is_late, same_bytes};
-use crate::model::Model;
-use crate::random::{Rng, fresh_bytes};
-use crate::steps::{Cells, Step, Tools};
-use crate::support::block_on;
-use crate::tally::{What, count};
+use super::bundle::{Bundle, Ending, Window};
+use super::checks::{answered, is_late, same_bytes};
+use super::model::Model;
+use super::random::{Rng, fresh_bytes};
+use super::steps::{Cells, Step, Tools};
+use super::support::subject;
+use super::support::{Buffer, Device, Enqueue, Stream, Subject, Work, block_on};
+use super::tally::{What, count};
 
 /// Bytes of the largest buffer.
 const LARGEST: usize = 4 << 20;
@@ -48,7 +49,7 @@ pub struct Worker {
     window: Option<Window>,
     futures: Vec<(ReadFuture<u8>, Option<Vec<u8>>)>,
     /// Addresses that are good for as long as these live, which may be longer than their buffers.
-    addresses: Vec<RawBuffer>,
+    addresses: Vec<RawBuffer<Subject>>,
 }
 
 impl Worker {
@@ -110,12 +111,14 @@ impl Worker {
         };
         let what = rng.below(3);
         let made = shared.with_stream(rng, |stream| {
-            let scratch = |work: &mut dacapo::Work<'_>| work.alloc_scratch::<u8>(len);
+            let scratch = |work: &mut Work<'_>| work.alloc_scratch::<u8>(len);
             match what {
                 0 => answered("alloc", stream.allocating(mode, |work| work.alloc(len)))
                     .map(|buffer| (buffer, Model::zeroed(len))),
-                1 => answered("alloc_scratch", stream.allocating(mode, scratch))
-                    .map(|buffer| (buffer, Model::unwritten(len))),
+                1 if subject::REFUSES_UNWRITTEN => {
+                    answered("alloc_scratch", stream.allocating(mode, scratch))
+                        .map(|buffer| (buffer, Model::unwritten(len)))
+                }
                 _ => {
                     let mut buffer = answered("alloc_scratch", stream.allocating(mode, scratch))?;
                     let mut model = Model::unwritten(len);
@@ -395,7 +398,7 @@ impl Worker {
                 let profiled = shared.with_stream(&mut self.rng, |stream| stream.profile(|_| Ok(())));
                 answered("profile", profiled);
             }
-            11 => shared.device.faults().clear(),
+            11 => subject::stop_refusing(&shared.device),
             12 => assert!(shared.device.memory_report().to_string().contains("held")),
             _ => shared.compact(&mut self.rng),
         }
@@ -449,14 +452,13 @@ impl Shared {
 
     /// Has one of the driver's next calls refused, whoever makes it.
     fn arm(&self, rng: &mut Rng) {
-        use dacapo::host::Severity;
         // Loading comes once, and a late failure of the device's own is told to whoever reads, not to the caller.
         let calls =
             Call::ALL.into_iter().filter(|call| !matches!(call, Call::Open | Call::Load | Call::Execute));
         let calls: Vec<Call> = calls.collect();
         let severity = if rng.once_in(2) { Severity::Call } else { Severity::Memory };
         let call = if rng.once_in(3) { Call::Allocate } else { calls[rng.below(calls.len())] };
-        self.device.faults().fail_nth(call, 1 + rng.below(16) as u64, severity);
+        subject::refuse(&self.device, call, 1 + rng.below(16) as u64, severity);
     }
 }
 

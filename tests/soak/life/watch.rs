@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dacapo::{Device, MemoryUsage};
+use dacapo::MemoryUsage;
 
-use crate::worker::{Shared, Worker};
+use super::support::Device;
+
+use super::worker::{Shared, Worker};
 
 /// A thread that makes no turn for so long never will.
 const PATIENCE: Duration = Duration::from_secs(120);

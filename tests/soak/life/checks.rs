@@ -2,8 +2,8 @@
 
 use dacapo::{Error, ErrorKind};
 
-use crate::kernels::BREAKS;
-use crate::tally::{What, count};
+use super::support::subject;
+use super::tally::{What, count};
 
 /// A refusal of the driver that somebody asked for, told to whom it happened.
 pub fn is_injected(error: &Error) -> bool {
@@ -36,7 +36,7 @@ pub fn is_end_of_window(error: &Error) -> bool {
 /// What `sync` may report of earlier operations.
 pub fn is_late(error: &Error) -> bool {
     match error.root() {
-        Error::KernelPanicked { kernel, .. } => &**kernel == BREAKS,
+        root if subject::Breaks::is_cause(root) => true,
         root => is_injected(root),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Allocation,
     Step,
@@ -43,10 +43,10 @@ pub fn count(what: What) {
     COUNTS[what as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// In words; fails if something never happened.
-pub fn summary() -> String {
+/// In words; fails if something never happened, except for what never does.
+pub fn summary(never: &[What]) -> String {
     let count = |what: &What| COUNTS[*what as usize].load(Ordering::Relaxed);
-    if let Some(never) = ALL.iter().find(|what| count(what) == 0) {
+    if let Some(never) = ALL.iter().find(|what| count(what) == 0 && !never.contains(what)) {
         panic!("in all this time there was no {never:?}");
     }
     let words: Vec<String> = ALL.iter().map(|what| format!("{what:?} {}", count(what))).collect();
