@@ -47,6 +47,11 @@ impl Block {
         Ok(Block { start, bytes })
     }
 
+    /// Where it starts.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     /// Gives it back.
     ///
     /// # Safety
@@ -60,6 +65,11 @@ impl Block {
 impl CudaPinned {
     pub(crate) fn zeroed(machine: &Arc<Machine>, bytes: usize) -> Result<Self, Fault> {
         Ok(CudaPinned { block: Block::zeroed(&machine.context, bytes)?, machine: machine.clone() })
+    }
+
+    /// Where it starts.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.block.start()
     }
 }
 
