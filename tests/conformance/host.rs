@@ -1,6 +1,6 @@
 //! The host.
 
-use dacapo::host::{HostOptions, Severity, Stepper};
+use dacapo::host::{HostOptions, Severity};
 use dacapo::{Call, Device, DeviceOptions, NoCapture, Result, Stream};
 
 /// The backend that is tested.
