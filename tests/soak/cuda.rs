@@ -24,7 +24,7 @@ pub const NEVER: &[What] = &[];
 
 /// The device, unless there is none. It has so little memory that it sometimes has none left.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
-    turn::device_with(options.memory_limit(192 << 20))
+    turn::device_with(options.memory_limit(120 << 20))
 }
 
 /// Nobody can have the driver refuse a call; it does so itself where there is no memory.

@@ -287,6 +287,8 @@ impl Driver for Cuda {
                 return false;
             }
         }
+        // What a read landed in is free only then.
+        queue.shared.landings.land(&self.machine, queue.shared.completed());
         true
     }
 

@@ -3,6 +3,7 @@
 use super::sparse::{PAGE_BYTES, sparse, verify};
 use super::subject::calls_of;
 use super::support::*;
+use super::zoo;
 use dacapo::{AllocationMode, Call, Error};
 
 /// Free bytes in pieces that do not fit are worth something once their neighbours have moved.
@@ -47,6 +48,25 @@ fn at_the_limit_the_free_bytes_of_any_slot_serve_every_slot() {
     other.sync().unwrap();
     stream.memory_cleanup().unwrap();
     assert!(eventually(|| device.memory_usage().held == 0));
+}
+
+/// Numbers that are not there, or not true, are what somebody needs at three in the morning.
+#[test]
+fn more_than_there_is_is_an_error_with_its_numbers_that_changes_nothing() {
+    const LIMIT: usize = 64 << 20;
+    let Some(device) = open(DeviceOptions::new().max_streams(1).memory_limit(LIMIT)) else { return };
+    let inc = zoo::inc::<u32>().load(&device).unwrap();
+    let mut stream = device.stream().unwrap();
+    let mut x = stream.alloc::<u32>(1000).unwrap();
+    let held = device.memory_usage().held;
+    let error = refused(stream.alloc::<u8>(LIMIT + 1));
+    assert!(matches!(error, Error::BufferTooBig { .. } | Error::OutOfMemory { .. }), "{error}");
+    let error = refused(stream.alloc::<u8>(LIMIT));
+    let Error::OutOfMemory { requested, held: now, limit, .. } = error else { panic!("{error}") };
+    assert_eq!((requested, now, limit), (LIMIT, held, Some(LIMIT)));
+    assert_eq!(device.memory_usage().held, held);
+    stream.launch(&inc, Grid::covering(1000), (&mut x, Len)).unwrap();
+    assert_eq!(stream.read(&x).unwrap(), [1; 1000]);
 }
 
 /// A request that no device could serve would else cost everybody their caches.
