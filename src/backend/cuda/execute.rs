@@ -223,13 +223,13 @@ fn write(
     let (to, len) = address(Call::Write, to)?;
     let source = bytes.bytes();
     fits(Call::Write, pitch, len, source.len())?;
-    // SAFETY: `address` checked the range, `fits` that there are as many bytes, in rows that are those of the range; the
-    // memory lives until the write has passed.
-    if !bytes.is_pinned()
-        && ferry::carries(source.len())
-        && unsafe { ferry::write(machine, queue, to, pitch, bytes) }?
-    {
-        return Ok(());
+    if !bytes.is_pinned() && ferry::carries(source.len()) {
+        // SAFETY: `address` checked the range, `fits` that there are as many bytes, in rows that are those of the range; the
+        // memory lives until the write has passed.
+        let enqueued = unsafe { ferry::write(machine, queue, to, pitch, bytes) }?;
+        if enqueued {
+            return Ok(());
+        }
     }
     // SAFETY: as above; the host's memory too, because the slot's drop queue keeps it.
     unsafe { upload(Call::Write, queue.stream(), to, pitch, source.as_ptr(), source.len()) }
