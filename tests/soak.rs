@@ -9,6 +9,8 @@
 //! It lasts 30 seconds on the host and 10 on CUDA; `DACAPO_SOAK=long` asks for 10 minutes, and a number for as many
 //! seconds. `DACAPO_SOAK_SEED` repeats the choices of a run that failed; how the threads interleave is up to the machine.
 
+#![allow(clippy::duplicate_mod, reason = "the life has one source, which is compiled once for each backend")]
+
 #[path = "soak"]
 mod host {
     mod life;
