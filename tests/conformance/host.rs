@@ -81,6 +81,9 @@ pub fn counter(device: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 's
     move || Some(Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum())
 }
 
+/// How many operations of one stream a test may hold up.
+pub const MOST_HELD_UP: usize = 1000;
+
 /// How often a test loads what it could do without.
 pub const MANY_LOADS: usize = 500;
 

@@ -110,10 +110,10 @@ fn enqueue(
             let (to, len) = address(call, to)?;
             machine.fill.steps(to, len, &args.scalars, |step| fill(call, stream, step))
         }
-        (Work::Write { bytes, pitch }, [to]) => write(machine, queue, to, *pitch, bytes),
+        (Work::Write { bytes, pitch }, [to]) => write(machine, queue, seq, to, *pitch, bytes),
         (Work::Read { into, pitch }, [from]) => {
             let mut room = into.take_room();
-            match read(machine, queue, from, *pitch, &mut room) {
+            match read(machine, queue, seq, from, *pitch, &mut room) {
                 Ok(()) => {
                     let verdict = admission.map(|admission| admission.verdict.clone());
                     let load = Load::Read { into: into.clone(), room, verdict };
@@ -216,6 +216,7 @@ fn fill(call: Call, stream: sys::CUstream, step: Step<'_>) -> Result<(), Fault> 
 fn write(
     machine: &Arc<Machine>,
     queue: &Shared,
+    seq: u64,
     to: &Region<Cuda>,
     pitch: Option<Pitch>,
     bytes: &Arc<Staged>,
@@ -226,7 +227,7 @@ fn write(
     if !bytes.is_pinned() && ferry::carries(source.len()) {
         // SAFETY: `address` checked the range, `fits` that there are as many bytes, in rows that are those of the range; the
         // memory lives until the write has passed.
-        let enqueued = unsafe { ferry::write(machine, queue, to, pitch, bytes) }?;
+        let enqueued = unsafe { ferry::write(machine, queue, seq, to, pitch, bytes) }?;
         if enqueued {
             return Ok(());
         }
@@ -239,6 +240,7 @@ fn write(
 fn read(
     machine: &Arc<Machine>,
     queue: &Shared,
+    seq: u64,
     from: &Region<Cuda>,
     pitch: Option<Pitch>,
     room: &mut Room,
@@ -248,7 +250,7 @@ fn read(
     if !room.is_pinned() {
         // SAFETY: as in `write`; the caller keeps the room, which nobody else has, until the read has passed, and what is
         // left of it after an error is leaked.
-        let enqueued = unsafe { ferry::read(machine, queue, from, pitch, room.bytes_mut()) };
+        let enqueued = unsafe { ferry::read(machine, queue, seq, from, pitch, room.bytes_mut()) };
         if enqueued.inspect_err(|_| std::mem::forget(std::mem::take(room)))? {
             return Ok(());
         }

@@ -1,44 +1,62 @@
-//! Transfers from and to host memory that is not pinned: in parts, through a pinned block.
+//! Transfers from and to host memory that is not pinned: in parts, through a pinned block of the queue's.
 //!
 //! The driver makes the caller of such a transfer wait for all that the stream is to do before it. Here the stream calls the
 //! host, part by part, to copy between that memory and the block, which it copies to or from by itself; nobody waits.
 
 #![allow(unsafe_code, reason = "calls of the CUDA driver, and bytes that it reads and writes on its own")]
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::sys;
+use parking_lot::Mutex;
 
 use crate::backend::cuda::Machine;
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::execute::{download, upload};
-use crate::backend::cuda::pinned::{Block, CudaPinned};
+use crate::backend::cuda::pinned::Block;
 use crate::backend::cuda::queue::Shared;
+use crate::backend::cuda::retire::Retired;
 use crate::backend::{Call, Fault};
 use crate::layout::Pitch;
 use crate::memory::staging::Staged;
 
-/// The driver takes so many bytes along in the call itself.
-const CARRIED: usize = 64 << 10;
+/// The driver takes so many bytes along in the call itself, as often as a stream takes calls.
+const CARRIED: usize = 1 << 10;
 
-/// The block that each queue keeps, once it needed one.
+/// The least block.
 const BLOCK: usize = 1 << 20;
 
-/// A transfer has not many more parts than this: a stream takes only so many calls before the next one waits.
-const PARTS: usize = 64;
+/// The most parts of one transfer: what is larger gets a larger block.
+const PARTS: usize = 16;
+
+/// How many parts a stream may have before it the next operation waits. It takes about 56, each of which makes it change
+/// from the host to a copy and back; the next one would wait in the driver, under the lock of its slot.
+const IN_FLIGHT: usize = 32;
 
 /// Whether a write from memory that is not pinned would make its caller wait.
 pub(crate) fn carries(len: usize) -> bool {
     len > CARRIED
 }
 
-/// What the parts of one transfer go through.
+/// The block of a queue, and what of its stream goes through it.
+#[derive(Default)]
+pub(crate) struct Ferry {
+    /// There once it was needed.
+    block: Mutex<Option<Block>>,
+    /// Transfers that are not known to be done: their operations, and how many parts they have.
+    transfers: Mutex<VecDeque<(u64, usize)>>,
+    /// How many parts those have, to be read without the lock.
+    parts: AtomicUsize,
+}
+
+/// Where the parts of one transfer go through.
+#[derive(Clone, Copy)]
 struct Boat {
     start: *mut u8,
     bytes: usize,
-    /// Its own, where that of the queue would take too many parts.
-    own: Option<Arc<CudaPinned>>,
 }
 
 /// A part of a transfer: where its bytes start on the host and on the device, and how they lie there.
@@ -56,116 +74,141 @@ struct Errand {
     to: *mut u8,
     len: usize,
     _source: Option<Arc<Staged>>,
-    _boat: Option<Arc<CudaPinned>>,
 }
 
-/// Enqueues a write of all of `bytes` to `to`, or to rows from there on; returns `false`, and has enqueued nothing, where there
-/// is no pinned memory to be had.
+/// Enqueues a write of all of `bytes` to `to`, or to rows from there on, as the `seq`-th operation; returns `false`, and has
+/// enqueued nothing, where there is no pinned memory to be had.
 ///
 /// # Safety
-/// The device's bytes, of which there are as many, live until the write has passed.
+/// The device's bytes, of which there are as many, live until the write has passed, also after an error.
 pub(crate) unsafe fn write(
     machine: &Arc<Machine>,
     queue: &Shared,
+    seq: u64,
     to: sys::CUdeviceptr,
     pitch: Option<Pitch>,
     bytes: &Arc<Staged>,
 ) -> Result<bool, Fault> {
     let source = bytes.bytes();
-    let Some(boat) = Boat::of(machine, queue, source.len())? else { return Ok(false) };
-    // The calls may wait for those of other streams, whose users may wait for what comes before them.
-    queue.publish()?;
+    let Some(boat) = queue.ferry.boat(machine, source.len())? else { return Ok(false) };
+    queue.ferry.board(queue, seq, source.len(), pitch, boat)?;
     for part in parts(source.len(), pitch, boat.bytes) {
         let from = source.as_ptr().wrapping_add(part.host);
-        boat.errand(
-            queue,
-            Errand { _source: Some(bytes.clone()), ..Errand::copy(from, boat.start, part.len) },
-        )?;
+        // With what it reads: after an error nobody else keeps that.
+        send(queue, Errand { from, to: boat.start, len: part.len, _source: Some(bytes.clone()) })?;
         let to = to + part.device as u64;
-        // SAFETY: the block has room for the part, and lives as long as the queue, or until the last errand; the device's
-        // bytes are the caller's word. The stream makes the calls and the copies one after the other.
+        // SAFETY: the block has room for the part and is kept until the stream is done with it; the device's bytes are the
+        // caller's word. The stream makes the calls and the copies one after the other.
         unsafe { upload(Call::Write, queue.stream(), to, part.pitch, boat.start, part.len) }?;
     }
-    boat.leave(queue);
     Ok(true)
 }
 
-/// Enqueues a read of `room.len()` bytes from `from`, or from rows from there on; returns `false`, and has enqueued nothing,
-/// where there is no pinned memory to be had.
+/// Enqueues a read of `room.len()` bytes from `from`, or from rows from there on, as the `seq`-th operation; returns `false`,
+/// and has enqueued nothing, where there is no pinned memory to be had.
 ///
 /// # Safety
 /// The device's bytes, of which there are as many, and those of `room`, which nobody else uses, live until the read has
-/// passed; also after an error.
+/// passed, also after an error.
 pub(crate) unsafe fn read(
     machine: &Arc<Machine>,
     queue: &Shared,
+    seq: u64,
     from: sys::CUdeviceptr,
     pitch: Option<Pitch>,
     room: &mut [u8],
 ) -> Result<bool, Fault> {
-    let Some(boat) = Boat::of(machine, queue, room.len())? else { return Ok(false) };
-    queue.publish()?;
+    let Some(boat) = queue.ferry.boat(machine, room.len())? else { return Ok(false) };
+    queue.ferry.board(queue, seq, room.len(), pitch, boat)?;
     for part in parts(room.len(), pitch, boat.bytes) {
         let from = from + part.device as u64;
         // SAFETY: as in `write`.
         unsafe { download(Call::Read, queue.stream(), from, part.pitch, boat.start, part.len) }?;
         let to = room.as_mut_ptr().wrapping_add(part.host);
-        boat.errand(queue, Errand::copy(boat.start, to, part.len))?;
+        send(queue, Errand { from: boat.start, to, len: part.len, _source: None })?;
     }
-    boat.leave(queue);
     Ok(true)
 }
 
-impl Boat {
-    /// The block of the queue for small transfers, one of its own for a large one.
-    fn of(machine: &Arc<Machine>, queue: &Shared, len: usize) -> Result<Option<Self>, Fault> {
-        if len <= PARTS * BLOCK {
-            let mut block = queue.block.lock();
-            if block.is_none() {
-                *block = lent(Block::zeroed(&machine.context, BLOCK))?;
-            }
-            return Ok(block.as_ref().map(|block| Boat { start: block.start(), bytes: BLOCK, own: None }));
-        }
-        let bytes = len.div_ceil(PARTS).next_multiple_of(BLOCK);
-        let own = lent(CudaPinned::zeroed(machine, bytes))?.map(Arc::new);
-        Ok(own.map(|own| Boat { start: own.start(), bytes, own: Some(own) }))
+impl Ferry {
+    /// The operation to wait for before the next one is enqueued, if there is one.
+    #[inline]
+    pub(crate) fn overdue(&self, completed: u64) -> Option<u64> {
+        // Relaxed: a bound, which several threads at once may miss by a transfer each.
+        if self.parts.load(Ordering::Relaxed) < IN_FLIGHT { None } else { self.oldest(completed) }
     }
 
-    fn errand(&self, queue: &Shared, errand: Errand) -> Result<(), Fault> {
-        let errand = Box::into_raw(Box::new(Errand { _boat: self.own.clone(), ..errand }));
-        // SAFETY: the stream lives as long as `queue`. `run` takes the pointer to an `Errand` back, which the driver calls
-        // once, or never if it refuses or the device is lost.
-        let code = unsafe { sys::cuLaunchHostFunc(queue.stream(), Some(run), errand.cast()) };
-        check(Call::HostCall, code).inspect_err(|_| {
-            // SAFETY: the pointer came from `into_raw` above, and the driver, which refused it, does not call.
-            drop(unsafe { Box::from_raw(errand) });
+    #[cold]
+    fn oldest(&self, completed: u64) -> Option<u64> {
+        let mut transfers = self.transfers.lock();
+        while transfers.pop_front_if(|(seq, _)| *seq <= completed).is_some() {}
+        let all: usize = transfers.iter().map(|(_, parts)| parts).sum();
+        self.parts.store(all, Ordering::Relaxed);
+        let mut left = all;
+        transfers.iter().take_while(|_| all >= IN_FLIGHT).find_map(|(seq, parts)| {
+            left -= parts;
+            (left < IN_FLIGHT).then_some(*seq)
         })
     }
 
-    /// Keeps a block of its own until the last copy is made.
-    fn leave(mut self, queue: &Shared) {
-        let none = std::ptr::NonNull::dangling().as_ptr();
-        if self.own.is_some() && self.errand(queue, Errand::copy(none, none, 0)).is_ok() {
-            self.own = None;
+    /// The block, which grows with what is to go through it.
+    fn boat(&self, machine: &Arc<Machine>, len: usize) -> Result<Option<Boat>, Fault> {
+        let bytes = len.div_ceil(PARTS).max(BLOCK).next_power_of_two();
+        let mut block = self.block.lock();
+        if block.as_ref().is_none_or(|block| block.bytes() < bytes) {
+            match Block::zeroed(&machine.context, bytes) {
+                Ok(larger) => {
+                    let smaller = block.replace(larger);
+                    smaller.into_iter().for_each(|block| machine.retire(Retired::Pinned(block)));
+                }
+                Err(fault) if fault.is_sticky() => return Err(fault),
+                // More parts than usual, or the driver's own way: no reason to fail.
+                Err(_) => {}
+            }
+        }
+        Ok(block.as_ref().map(|block| Boat { start: block.start(), bytes: block.bytes() }))
+    }
+
+    /// Notes a transfer, just before it is enqueued.
+    fn board(
+        &self,
+        queue: &Shared,
+        seq: u64,
+        len: usize,
+        pitch: Option<Pitch>,
+        boat: Boat,
+    ) -> Result<(), Fault> {
+        // The calls may wait for those of other streams, whose users may wait for what comes before them.
+        queue.publish()?;
+        let parts = parts(len, pitch, boat.bytes).count();
+        self.transfers.lock().push_back((seq, parts));
+        self.parts.fetch_add(parts, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives the block back, which the stream is done with; the context is bound.
+    pub(crate) fn retire(self) {
+        if let Some(block) = self.block.into_inner() {
+            // SAFETY: everything that the stream was to do with it is done. One that the driver keeps is leaked.
+            let _ = unsafe { block.free() };
         }
     }
 }
 
-impl Drop for Boat {
-    /// Leaks a block that the stream may still use: the transfer failed half way.
-    fn drop(&mut self) {
-        std::mem::forget(self.own.take());
-    }
-}
-
-impl Errand {
-    fn copy(from: *const u8, to: *mut u8, len: usize) -> Self {
-        Errand { from, to, len, _source: None, _boat: None }
-    }
+/// Has the stream make a copy on the host.
+fn send(queue: &Shared, errand: Errand) -> Result<(), Fault> {
+    let errand = Box::into_raw(Box::new(errand));
+    // SAFETY: the stream lives as long as `queue`. `run` takes the pointer to an `Errand` back, which the driver calls once,
+    // or never if it refuses or the device is lost.
+    let code = unsafe { sys::cuLaunchHostFunc(queue.stream(), Some(run), errand.cast()) };
+    check(Call::HostCall, code).inspect_err(|_| {
+        // SAFETY: the pointer came from `into_raw` above, and the driver, which refused it, does not call.
+        drop(unsafe { Box::from_raw(errand) });
+    })
 }
 
 /// # Safety
-/// `data` came from [`Boat::errand`], and this is the only call with it.
+/// `data` came from [`send`], and this is the only call with it.
 unsafe extern "C" fn run(data: *mut c_void) {
     // SAFETY: by the contract of this function, `data` is an `Errand` of `into_raw` that nobody else has.
     let errand = unsafe { Box::from_raw(data.cast::<Errand>()) };
@@ -173,11 +216,6 @@ unsafe extern "C" fn run(data: *mut c_void) {
     // that nothing else uses before: the block by the order of the stream, the other side by the caller's word. They are two
     // allocations.
     unsafe { std::ptr::copy_nonoverlapping(errand.from, errand.to, errand.len) };
-}
-
-/// No pinned memory is no reason to fail.
-fn lent<T>(pinned: Result<T, Fault>) -> Result<Option<T>, Fault> {
-    pinned.map(Some).or_else(|fault| if fault.is_sticky() { Err(fault) } else { Ok(None) })
 }
 
 /// The parts of `len` bytes, of `most` bytes each at most.
@@ -213,6 +251,28 @@ mod tests {
             }
         }
         device
+    }
+
+    fn with(transfers: &[(u64, usize)]) -> Ferry {
+        let parts = transfers.iter().map(|(_, parts)| parts).sum();
+        Ferry {
+            transfers: Mutex::new(transfers.iter().copied().collect()),
+            parts: AtomicUsize::new(parts),
+            ..Ferry::default()
+        }
+    }
+
+    /// A stream that was given more than it takes makes who gives it more wait in the driver, under a lock.
+    #[test]
+    fn who_comes_after_too_many_parts_waits_for_as_few_transfers_as_will_do() {
+        assert_eq!(with(&[]).overdue(0), None);
+        assert_eq!(with(&[(1, IN_FLIGHT - 1)]).overdue(0), None);
+        assert_eq!(with(&[(1, IN_FLIGHT)]).overdue(0), Some(1));
+        assert_eq!(with(&[(3, 10), (5, 10), (9, 10), (12, 10)]).overdue(0), Some(3));
+        assert_eq!(with(&[(3, 10), (5, 10), (9, 16), (12, 16)]).overdue(0), Some(9));
+        let ferry = with(&[(3, 10), (5, 10), (9, 16), (12, 16)]);
+        assert_eq!(ferry.overdue(5), Some(9));
+        assert_eq!((ferry.overdue(9), ferry.overdue(0)), (None, None), "what is done is forgotten");
     }
 
     /// A part that is left out, or lands elsewhere, is a silent corruption.

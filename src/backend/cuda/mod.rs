@@ -274,6 +274,9 @@ impl Driver for Cuda {
             // Down to half, so that not each of the next operations waits for one.
             self.wait_for_room(queue, submitted - limit / 2);
         }
+        if let Some(seq) = queue.shared.ferry.overdue(queue.shared.completed()) {
+            self.wait_for_room(queue, seq);
+        }
     }
 
     fn wait_for_room(&self, queue: &CudaQueue, seq: u64) -> bool {

@@ -52,6 +52,10 @@ impl Block {
         self.start.as_ptr()
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Gives it back.
     ///
     /// # Safety
@@ -65,11 +69,6 @@ impl Block {
 impl CudaPinned {
     pub(crate) fn zeroed(machine: &Arc<Machine>, bytes: usize) -> Result<Self, Fault> {
         Ok(CudaPinned { block: Block::zeroed(&machine.context, bytes)?, machine: machine.clone() })
-    }
-
-    /// Where it starts.
-    pub(crate) fn start(&self) -> *mut u8 {
-        self.block.start()
     }
 }
 

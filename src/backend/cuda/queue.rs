@@ -12,8 +12,8 @@ use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::event::{Event, Purpose};
+use crate::backend::cuda::ferry::Ferry;
 use crate::backend::cuda::landing::Landings;
-use crate::backend::cuda::pinned::Block;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::{Call, Fault, Spares};
@@ -39,8 +39,7 @@ pub(crate) struct Shared {
     /// After how many of the next operations the counter is written.
     precise: AtomicU32,
     pub(crate) landings: Landings,
-    /// Through which transfers go whose host memory is not pinned; there once one came.
-    pub(crate) block: Mutex<Option<Block>>,
+    pub(crate) ferry: Ferry,
 }
 
 // SAFETY: field by field. `stream` names an object of the driver, which any thread may use; the counter owns its page, as
@@ -95,7 +94,7 @@ impl Shared {
             announced: AtomicU64::new(0),
             precise: AtomicU32::new(0),
             landings: Landings::default(),
-            block: Mutex::default(),
+            ferry: Ferry::default(),
         })
     }
 
@@ -230,10 +229,7 @@ impl Shared {
         }
         // SAFETY: the stream came from `cuStreamCreate`, and `self` was its last owner. A refusal leaks it.
         let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
-        if let Some(block) = self.block.into_inner() {
-            // SAFETY: everything that the stream was to do with it is done. One that the driver keeps is leaked.
-            let _ = unsafe { block.free() };
-        }
+        self.ferry.retire();
         self.counter.release();
     }
 }

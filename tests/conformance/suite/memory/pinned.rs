@@ -83,28 +83,52 @@ fn transfers_larger_than_the_pool_and_pools_of_nothing_use_the_heap() {
 /// to let the stream go may be waiting for that lock.
 #[test]
 fn transfers_without_pinned_memory_return_while_the_stream_is_held_up() {
-    let options = DeviceOptions::new().max_streams(1).staging_limit(0).pending_limit(1000, 1 << 30);
-    let Some(device) = open(options) else { return };
-    let mut s = device.stream().unwrap();
+    /// The outcome of what is asked for behind a gate, and must not wait for it.
+    fn held_up<T>(s: &mut Stream, ask: impl FnOnce(&mut Stream) -> T) -> T {
+        s.sync().unwrap();
+        let gate = Gate::close(s);
+        let asked = ask(s);
+        gate.open();
+        asked
+    }
+    let Some((_device, mut s)) = with_pool(0) else { return };
+    let s = &mut s;
     for len in [1, 1 << 10, (16 << 10) + 1, 300_000, 3 << 20] {
         let layout = Layout::pitched(&[2, len], len + 1).unwrap();
         let data: Vec<u32> = (0..2 * len as u32).collect();
         let (mut lent, mut owned) = (s.alloc::<u32>(2 * len).unwrap(), s.alloc::<u32>(2 * len).unwrap());
         let mut rows = s.alloc::<u32>(2 * len + 1).unwrap();
-        s.sync().unwrap();
-        let gate = Gate::close(&mut s);
-        s.write(&mut lent, &data).unwrap();
-        s.write(&mut owned, data.clone()).unwrap();
-        s.write_pitched(&mut rows, &layout, data.clone()).unwrap();
-        let read = s.read_async(&lent).unwrap();
-        let late = refused(s.read_timeout(&owned, SHORT));
-        assert!(matches!(late, Error::Timeout { .. }), "{late}");
-        let late = refused(s.read_pitched_timeout(&rows, &layout, SHORT));
-        assert!(matches!(late, Error::Timeout { .. }), "{late}");
-        gate.open();
+        held_up(s, |s| s.write(&mut lent, &data)).unwrap();
+        held_up(s, |s| s.write(&mut owned, data.clone())).unwrap();
+        held_up(s, |s| s.write_pitched(&mut rows, &layout, data.clone())).unwrap();
+        let read = held_up(s, |s| s.read_async(&lent)).unwrap();
         assert!(block_on(read).unwrap() == data, "{len} elements, lent");
+        let late = refused(held_up(s, |s| s.read_timeout(&owned, SHORT)));
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
         assert!(s.read(&owned).unwrap() == data, "{len} elements, handed over");
+        let late = refused(held_up(s, |s| s.read_pitched_timeout(&rows, &layout, SHORT)));
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
         assert!(s.read_pitched(&rows, &layout).unwrap() == data, "{len} elements, in rows");
+    }
+}
+
+/// Many of them at once, which no stream takes: they must get through all the same, and each with its own bytes.
+#[test]
+fn any_number_of_transfers_without_pinned_memory_gets_through() {
+    let options = DeviceOptions::new().max_streams(2).staging_limit(0).pending_limit(1000, 1 << 30);
+    let Some(device) = open(options) else { return };
+    let (mut s, mut other) = (device.stream().unwrap(), device.stream().unwrap());
+    for (count, len) in [(1000u32, 500), (200, 20_000), (8, 3_000_000)] {
+        let of = |n: u32| (0..len as u32).map(|at| n.wrapping_mul(0x9E37_79B9) ^ at).collect::<Vec<u32>>();
+        let mut buffers: Vec<_> = (0..count).map(|_| s.alloc_scratch::<u32>(len).unwrap()).collect();
+        let reads: Vec<_> = (0..count).zip(&mut buffers).map(|(n, buffer)| {
+            let (writer, reader) = if n % 2 == 0 { (&mut s, &mut other) } else { (&mut other, &mut s) };
+            writer.write(&mut *buffer, of(n)).unwrap();
+            reader.read_async(&*buffer).unwrap()
+        });
+        for (n, read) in reads.collect::<Vec<_>>().into_iter().enumerate() {
+            assert!(block_on(read).unwrap() == of(n as u32), "{n} of {count}");
+        }
     }
 }
 
