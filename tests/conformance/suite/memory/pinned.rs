@@ -121,7 +121,7 @@ fn any_number_of_transfers_without_pinned_memory_gets_through() {
     for (count, len) in [(1000u32, 500), (200, 20_000), (8, 3_000_000)] {
         let of = |n: u32| (0..len as u32).map(|at| n.wrapping_mul(0x9E37_79B9) ^ at).collect::<Vec<u32>>();
         let mut buffers: Vec<_> = (0..count).map(|_| s.alloc_scratch::<u32>(len).unwrap()).collect();
-        let reads: Vec<_> = (0..count).zip(&mut buffers).map(|(n, buffer)| {
+        let reads = (0..count).zip(&mut buffers).map(|(n, buffer)| {
             let (writer, reader) = if n % 2 == 0 { (&mut s, &mut other) } else { (&mut other, &mut s) };
             writer.write(&mut *buffer, of(n)).unwrap();
             reader.read_async(&*buffer).unwrap()

@@ -116,7 +116,7 @@ fn obj_06_child() {
         "dropped" => drop((stream, graph)),
         "static" => *KEPT.lock().unwrap() = Some((graph, stream)),
         "thread-local" => LOCAL.set(Some((stream, graph))),
-        "leaked" => std::mem::forget((graph, stream)),
+        "leaked" => subject::forget((graph, stream)),
         other => panic!("no such place: {other}"),
     }
     println!("kept in a place that is {place}");

@@ -116,14 +116,14 @@ fn an_abandoned_window_unpins_its_tables() {
             let prepared = warm_up(device, k, out);
             device.evict(prepared.window().unwrap()).unwrap();
             // The owner never comes back.
-            std::mem::forget(prepared);
+            subject::forget(prepared);
         }),
         ("abort", |device, k, out| drop(record(device, k, out).abort())),
         ("drop while recording", |device, k, out| drop(record(device, k, out))),
         ("eviction while recording", |device, k, out| {
             let recording = record(device, k, out);
             device.evict(recording.window().unwrap()).unwrap();
-            std::mem::forget(recording);
+            subject::forget(recording);
         }),
         ("panic", |device, k, out| {
             let panics = || -> () {

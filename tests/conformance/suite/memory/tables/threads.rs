@@ -75,7 +75,7 @@ fn evictions_at_any_moment_leave_no_pin() {
                     recording.launch(&k, Grid::covering(N), (&large(m), &mut out, Len, Len))
                 });
                 // Whoever never comes back.
-                std::mem::forget(recording);
+                subject::forget(recording);
             }
         });
         // Nothing to evict any more, or the eviction came before anything could be pinned.
