@@ -10,7 +10,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cudarc::driver::sys;
 use parking_lot::Mutex;
 
 use crate::backend::cuda::Machine;
@@ -19,6 +18,7 @@ use crate::backend::cuda::execute::{download, upload};
 use crate::backend::cuda::pinned::Block;
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::retire::Retired;
+use crate::backend::cuda::sys;
 use crate::backend::{Call, Fault};
 use crate::layout::Pitch;
 use crate::memory::staging::Staged;

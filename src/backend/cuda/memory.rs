@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use static_assertions::assert_impl_all;
 
-use crate::backend::cuda::context::check;
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
@@ -25,9 +24,8 @@ pub struct CudaMemory {
 impl CudaMemory {
     pub(crate) fn allocate(machine: &Arc<Machine>, bytes: usize) -> Result<Self, Fault> {
         let _relaxed = machine.context.relaxed()?;
-        let (mut start, bytes) = (0, bytes.max(1));
-        // SAFETY: `start` is a place for an address, and a context is current.
-        check(Call::Allocate, unsafe { sys::cuMemAlloc_v2(&mut start, bytes) })?;
+        let bytes = bytes.max(1);
+        let start = machine.store.allocate(bytes)?;
         Ok(CudaMemory { start, bytes, freed: AtomicBool::new(false), machine: machine.clone() })
     }
 
@@ -38,9 +36,9 @@ impl CudaMemory {
         if self.freed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // SAFETY: `start` came from `cuMemAlloc` and `freed` says that it was not given back. By the caller's word nothing
-        // that is enqueued uses it any more.
-        let outcome = check(Call::Free, unsafe { sys::cuMemFree_v2(self.start) });
+        // SAFETY: `start` came from the store and `freed` says that it was not given back. By the caller's word nothing that
+        // is enqueued uses it any more.
+        let outcome = unsafe { self.machine.store.free(self.start) };
         if outcome.is_err() {
             self.freed.store(false, Ordering::Release);
         }

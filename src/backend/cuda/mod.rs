@@ -24,6 +24,7 @@ pub(crate) mod pinned;
 pub(crate) mod queue;
 pub(crate) mod retire;
 pub(crate) mod source;
+mod store;
 pub(crate) mod sys;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod text;
@@ -62,6 +63,7 @@ use memory::CudaMemory;
 use pinned::CudaPinned;
 use queue::{CudaQueue, Shared};
 use retire::{Retired, Retirement};
+use store::Store;
 use watch::Watch;
 
 /// The CUDA backend: NVIDIA's GPUs, through the driver of the machine.
@@ -75,6 +77,7 @@ pub(crate) struct Machine {
     pub(crate) poison: Arc<Poison>,
     pub(crate) events: Events,
     pub(crate) fill: Fill,
+    pub(crate) store: Store,
     pub(crate) late: Arc<Late>,
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
     pub(crate) watch: Watch,
@@ -206,11 +209,13 @@ impl Driver for Cuda {
         exit::prepare();
         let limits = context.limits()?;
         let fill = Fill::load(&context)?;
+        let store = Store::new(&context)?;
         let machine = Arc::new(Machine {
             context,
             poison: poison.clone(),
             events: Events::default(),
             fill,
+            store,
             late: Arc::default(),
             queues: Mutex::default(),
             watch: Watch::default(),
@@ -350,7 +355,7 @@ impl Driver for Cuda {
     }
 
     fn completed(&self, queue: &CudaQueue) -> u64 {
-        queue.shared.completed()
+        queue.shared.landed()
     }
 
     fn block(
@@ -381,6 +386,7 @@ impl Drop for Machine {
             }
         }
         self.fill.unload(&self.context);
+        self.store.close();
     }
 }
 

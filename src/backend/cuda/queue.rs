@@ -113,6 +113,14 @@ impl Shared {
         self.counter.value().load(Ordering::Acquire)
     }
 
+    /// The last operation that is known to be done, with all that it gives: what a read landed in is not free before.
+    #[inline]
+    pub(crate) fn landed(&self) -> u64 {
+        // In this order: what is done by then was on its way before.
+        let completed = self.completed();
+        completed.min(self.landings.first().saturating_sub(1))
+    }
+
     /// Notes that the calls for operation `seq` are made; the context is bound.
     pub(crate) fn submit(&self, machine: &Machine, seq: u64) {
         // SeqCst: see `submitted`, and the watch, which must not miss both this and the notice below.

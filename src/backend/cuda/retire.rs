@@ -48,6 +48,10 @@ struct Waiting {
     marks: SmallVec<[(Arc<Shared>, u64); 8]>,
 }
 
+/// So many bytes of pinned memory wait for a moment at which the device does nothing: giving them back makes everybody wait
+/// until it does nothing.
+const PATIENTLY: usize = 256 << 20;
+
 impl Retirement {
     pub(crate) fn add(&self, item: Retired, marks: SmallVec<[(Arc<Shared>, u64); 8]>) {
         self.state.lock().waiting.push(Waiting { item, marks });
@@ -60,8 +64,8 @@ impl Retirement {
     }
 
     /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
-    /// come but what others still hold.
-    fn next(&self, patience: Duration, lost: bool) -> (Vec<Retired>, bool) {
+    /// come but what others still hold. What would make others wait is given back when the device is `idle`.
+    fn next(&self, patience: Duration, lost: bool, idle: impl FnOnce() -> bool) -> (Vec<Retired>, bool) {
         let mut state = self.state.lock();
         if state.waiting.is_empty() && !state.closing {
             self.bell.wait(&mut state);
@@ -74,8 +78,15 @@ impl Retirement {
             waiting.into_iter().for_each(|waiting| leak(waiting.item));
             state = self.state.lock();
         }
-        let passed =
-            |waiting: &mut Waiting| waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq);
+        let pinned = |waiting: &Waiting| match &waiting.item {
+            Retired::Pinned(block) => block.bytes(),
+            _ => 0,
+        };
+        let may_stall = idle() || state.waiting.iter().map(pinned).sum::<usize>() > PATIENTLY;
+        let passed = |waiting: &mut Waiting| {
+            let in_time = may_stall || !matches!(waiting.item, Retired::Pinned(_));
+            in_time && waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq)
+        };
         let ready: Vec<Retired> = state.waiting.extract_if(.., passed).map(|waiting| waiting.item).collect();
         (ready, state.closing && state.waiting.is_empty())
     }
@@ -88,7 +99,7 @@ pub(crate) fn run(machine: Arc<Machine>) {
     let mut patience = SOON;
     loop {
         let lost = machine.poison.is_set();
-        let (ready, closing) = machine.retirement.next(patience, lost);
+        let (ready, closing) = machine.retirement.next(patience, lost, || is_idle(&machine));
         patience = if ready.is_empty() { (patience * 2).min(LATE) } else { SOON };
         give_back(&machine, ready);
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
@@ -124,8 +135,11 @@ fn give_back(machine: &Machine, ready: Vec<Retired>) {
     for item in ready {
         // Refusals leave the driver with what it did not take; there is nobody to tell.
         let _ = match item {
-            // SAFETY: the address came from `cuMemAlloc`, was not freed, and the device is past its uses.
-            Retired::Memory(start) => unsafe { sys::cuMemFree_v2(start) },
+            Retired::Memory(start) => {
+                // SAFETY: the address came from the store, was not freed, and the device is past its uses.
+                let _ = unsafe { machine.store.free(start) };
+                continue;
+            }
             Retired::Pinned(block) => {
                 // SAFETY: its owner is gone, the device is past its uses, and the context is bound.
                 let _ = unsafe { block.free() };

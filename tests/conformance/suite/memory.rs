@@ -8,6 +8,7 @@ mod kernels;
 mod life;
 mod lifetimes;
 mod moves;
+mod neighbours;
 mod objects;
 mod pinned;
 mod pinning;
