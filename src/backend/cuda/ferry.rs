@@ -29,12 +29,12 @@ const CARRIED: usize = 1 << 10;
 /// The least block.
 const BLOCK: usize = 1 << 20;
 
-/// The most parts of one transfer: what is larger gets a larger block.
+/// The parts of one transfer, or twice as many where rows fill them badly: what is larger gets a larger block.
 const PARTS: usize = 16;
 
-/// How many parts a stream may have before it the next operation waits. It takes about 56, each of which makes it change
-/// from the host to a copy and back; the next one would wait in the driver, under the lock of its slot.
-const IN_FLIGHT: usize = 32;
+/// With so many parts before it the next operation waits. A stream takes about 56, each of which makes it change from the
+/// host to a copy and back; who brings more waits in the driver, under the lock of the slot.
+const IN_FLIGHT: usize = 24;
 
 /// Whether a write from memory that is not pinned would make its caller wait.
 pub(crate) fn carries(len: usize) -> bool {
@@ -268,9 +268,10 @@ mod tests {
         assert_eq!(with(&[]).overdue(0), None);
         assert_eq!(with(&[(1, IN_FLIGHT - 1)]).overdue(0), None);
         assert_eq!(with(&[(1, IN_FLIGHT)]).overdue(0), Some(1));
-        assert_eq!(with(&[(3, 10), (5, 10), (9, 10), (12, 10)]).overdue(0), Some(3));
-        assert_eq!(with(&[(3, 10), (5, 10), (9, 16), (12, 16)]).overdue(0), Some(9));
-        let ferry = with(&[(3, 10), (5, 10), (9, 16), (12, 16)]);
+        let half = IN_FLIGHT / 2;
+        assert_eq!(with(&[(3, 1), (5, half), (9, half - 1)]).overdue(0), Some(3));
+        let ferry = with(&[(3, half), (5, half), (9, half), (12, half)]);
+        assert_eq!(ferry.overdue(0), Some(9), "what is left is less than the bound");
         assert_eq!(ferry.overdue(5), Some(9));
         assert_eq!((ferry.overdue(9), ferry.overdue(0)), (None, None), "what is done is forgotten");
     }
