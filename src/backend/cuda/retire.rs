@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -48,7 +48,7 @@ struct Waiting {
     marks: SmallVec<[(Arc<Shared>, u64); 8]>,
 }
 
-/// So many bytes of pinned memory wait for a moment at which the device does nothing: giving them back makes everybody wait
+/// So many bytes of pinned memory wait for a time at which the device does nothing: giving them back makes everybody wait
 /// until it does nothing.
 const PATIENTLY: usize = 256 << 20;
 
@@ -64,8 +64,9 @@ impl Retirement {
     }
 
     /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
-    /// come but what others still hold. What would make others wait is given back when the device is `idle`.
-    fn next(&self, patience: Duration, lost: bool, idle: impl FnOnce() -> bool) -> (Vec<Retired>, bool) {
+    /// come but what others still hold. What would make others wait is given back when all is `quiet`: told
+    /// whether the device is gone, so that nobody is left who could wait.
+    fn next(&self, patience: Duration, lost: bool, quiet: impl FnOnce(bool) -> bool) -> (Vec<Retired>, bool) {
         let mut state = self.state.lock();
         if state.waiting.is_empty() && !state.closing {
             self.bell.wait(&mut state);
@@ -82,7 +83,7 @@ impl Retirement {
             Retired::Pinned(block) => block.bytes(),
             _ => 0,
         };
-        let may_stall = idle() || state.waiting.iter().map(pinned).sum::<usize>() > PATIENTLY;
+        let may_stall = quiet(state.closing) || state.waiting.iter().map(pinned).sum::<usize>() > PATIENTLY;
         let passed = |waiting: &mut Waiting| {
             let in_time = may_stall || !matches!(waiting.item, Retired::Pinned(_));
             in_time && waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq)
@@ -96,10 +97,11 @@ impl Retirement {
 pub(crate) fn run(machine: Arc<Machine>) {
     const SOON: Duration = Duration::from_millis(1);
     const LATE: Duration = Duration::from_millis(32);
-    let mut patience = SOON;
+    let (mut patience, mut quiet) = (SOON, Quiet::default());
     loop {
         let lost = machine.poison.is_set();
-        let (ready, closing) = machine.retirement.next(patience, lost, || is_idle(&machine));
+        let (ready, closing) =
+            machine.retirement.next(patience, lost, |closing| quiet.lasts(&machine, closing));
         patience = if ready.is_empty() { (patience * 2).min(LATE) } else { SOON };
         give_back(&machine, ready);
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
@@ -110,6 +112,26 @@ pub(crate) fn run(machine: Arc<Machine>) {
     let _hold = exit::hold();
     machine.watch.end();
     drop(machine);
+}
+
+/// Since when nothing was submitted.
+#[derive(Default)]
+struct Quiet {
+    submitted: u64,
+    since: Option<Instant>,
+}
+
+impl Quiet {
+    /// Whether the device does nothing, and has had nothing to do for a while: who submits something now and then is not to
+    /// meet a driver that lets nobody in.
+    fn lasts(&mut self, machine: &Machine, closing: bool) -> bool {
+        const LONG: Duration = Duration::from_millis(100);
+        let submitted = machine.queues().iter().map(|queue| queue.submitted()).sum();
+        if !is_idle(machine) || submitted != self.submitted {
+            (self.submitted, self.since) = (submitted, Some(Instant::now()));
+        }
+        is_idle(machine) && (closing || self.since.is_none_or(|since| since.elapsed() >= LONG))
+    }
 }
 
 fn is_idle(machine: &Machine) -> bool {
