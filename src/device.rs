@@ -95,7 +95,9 @@ impl<B: Backend> DeviceOptions<B> {
     }
 
     /// The most bytes of pinned host memory that the device may hold, through which writes and reads go. What finds no
-    /// room there goes through the heap. With 0, everything does.
+    /// room there goes through the heap, which makes nobody wait either, but takes longer: on CUDA such a transfer is made
+    /// in parts, between calls of the host and through one more pinned block that each slot then keeps. With 0, everything
+    /// goes through the heap.
     pub fn staging_limit(mut self, bytes: usize) -> Self {
         self.staging_limit = bytes;
         self

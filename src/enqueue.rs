@@ -213,8 +213,9 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// next [`sync`](Enqueue::sync). In a graph this is a barrier; a callback that names what it uses
     /// ([`host_call_with`](Enqueue::host_call_with)) leaves the rest its freedom.
     ///
-    /// On CUDA, one thread of the driver makes the calls of all streams, so that a call must not wait for another one; and
-    /// while one blocks, loading a program on another thread may wait for it, and keep everybody from the driver meanwhile.
+    /// On CUDA, one thread of the driver makes the calls of all streams, so that a call must not wait for another one, nor
+    /// for a transfer that found no pinned memory; and while one blocks, loading a program on another thread may wait for
+    /// it, and keep everybody from the driver meanwhile.
     ///
     /// # Errors
     /// What the driver says; it is not called.

@@ -1,13 +1,9 @@
-//! Moving buffers together: what moves, what stays, and that nobody can tell but by the pages.
+//! Moving buffers together, where the driver refuses, and where a queue is full.
 
 #[path = "compaction/moves.rs"]
 mod moves;
-#[path = "compaction/pins.rs"]
-mod pins;
 #[path = "compaction/pressure.rs"]
 mod pressure;
-#[path = "compaction/report.rs"]
-mod report;
 #[path = "support/mod.rs"]
 mod support;
 

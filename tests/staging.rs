@@ -1,4 +1,4 @@
-//! Host memory on its way to and from the device: cases HOST-01, 02 and 04, SHAPE-01 and 04, WGPU-08, and E02.
+//! Host memory on its way to and from the device, where the driver fails or is stepped: case HOST-04.
 
 #[path = "staging/bounds.rs"]
 mod bounds;
@@ -6,8 +6,6 @@ mod bounds;
 mod lifetimes;
 #[path = "staging/pinned.rs"]
 mod pinned;
-#[path = "staging/pitched.rs"]
-mod pitched;
 #[path = "staging/reads.rs"]
 mod reads;
 #[path = "staging/taints.rs"]

@@ -1,5 +1,4 @@
-//! Small tables that launches bring along: what a kernel sees of them, how often they are uploaded, what is kept and what
-//! is let go, and what of it a window, a graph and a failure change.
+//! Small tables that launches bring along, where uploads fail, and what else only the host can show.
 
 #[path = "tables/arguments.rs"]
 mod arguments;
@@ -7,15 +6,7 @@ mod arguments;
 mod cache;
 #[path = "tables/failures.rs"]
 mod failures;
-#[path = "tables/pins.rs"]
-mod pins;
-#[path = "tables/random.rs"]
-mod random;
-#[path = "tables/recording.rs"]
-mod recording;
 mod support;
-#[path = "tables/threads.rs"]
-mod threads;
 
 use dacapo::prelude::*;
 use dacapo::{Arg, Call, DeviceOptions};

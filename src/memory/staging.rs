@@ -244,6 +244,12 @@ impl Room {
         all.get_mut(..len).unwrap_or_default()
     }
 
+    /// Whether the driver copies straight to and from it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.memory, Memory::Pinned { .. })
+    }
+
     /// How much memory this keeps from being used otherwise.
     pub(crate) fn held(&self) -> usize {
         match &self.memory {
@@ -274,6 +280,12 @@ impl Staged {
 
     pub(crate) fn held(&self) -> usize {
         self.0.held()
+    }
+
+    /// Whether the driver copies straight from it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.0.is_pinned()
     }
 }
 

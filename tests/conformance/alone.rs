@@ -1,6 +1,8 @@
 //! What only the host can be asked for, with what the suite uses: calls from inside its kernels, a driver that refuses, and
 //! a device that is stepped.
 
+mod fresh;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};

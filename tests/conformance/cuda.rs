@@ -6,13 +6,19 @@ mod turn;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
-use dacapo::{Call, Device, DeviceOptions, Error, Result, StreamId};
+use dacapo::cuda::CudaOptions;
+use dacapo::{Call, Device, DeviceOptions, Error, NoCapture, Result, Stream, StreamId};
+
+use super::suite::support::Gate;
 
 /// The backend that is tested.
 pub type Subject = dacapo::Cuda;
 
 /// What to call on a program without a source for it.
 pub const SOURCE: &str = ".ptx(..)";
+
+/// Its name in messages.
+pub const NAME: &str = "cuda";
 
 /// A device, which no other test uses as long as the calling thread lives.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
@@ -89,4 +95,44 @@ pub fn driver_calls(_: &Device<Subject>) -> Option<u64> {
 /// The same, where the device may be gone.
 pub fn counter(_: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 'static {
     || None
+}
+
+/// How many operations of one stream a test may hold up: a driver takes about 1000, and then its caller waits.
+pub const MOST_HELD_UP: usize = 500;
+
+/// How often a test loads what it could do without: each is compiled.
+pub const MANY_LOADS: usize = 20;
+
+/// The options with which a slot takes so many operations at once.
+pub fn in_flight(options: DeviceOptions<Subject>, operations: usize) -> DeviceOptions<Subject> {
+    options.backend(CudaOptions::new().in_flight(operations))
+}
+
+/// The fewest operations that a slot may be told to take at once, or few.
+pub const LEAST_IN_FLIGHT: usize = 64;
+
+/// A device that somebody holds up and lets go.
+pub fn paced(options: DeviceOptions<Subject>) -> Option<(Device<Subject>, Pace)> {
+    Some((open(options)?, Pace(None)))
+}
+
+/// Tells a device when to get on.
+pub struct Pace(Option<Gate>);
+
+impl Pace {
+    /// Holds a stream up, where another one is let go.
+    pub fn get_on(&mut self, stream: &mut Stream<NoCapture, Subject>, times: usize) {
+        self.run_all();
+        self.0 = (times % 2 == 1).then(|| Gate::close(stream));
+    }
+
+    /// Somebody is about to wait for what was not let run yet.
+    pub fn before_a_wait(&mut self) {
+        self.run_all();
+    }
+
+    /// Lets everything run.
+    pub fn run_all(&mut self) {
+        self.0.take().into_iter().for_each(Gate::open);
+    }
 }

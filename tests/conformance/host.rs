@@ -1,13 +1,16 @@
 //! The host.
 
 use dacapo::host::{HostOptions, Severity};
-use dacapo::{Call, Device, DeviceOptions, Result};
+use dacapo::{Call, Device, DeviceOptions, NoCapture, Result, Stream};
 
 /// The backend that is tested.
 pub type Subject = dacapo::Host;
 
 /// What to call on a program without a source for it.
 pub const SOURCE: &str = ".host(..)";
+
+/// Its name in messages.
+pub const NAME: &str = "host";
 
 /// A device.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
@@ -76,4 +79,42 @@ pub fn counter(device: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 's
     let faults = device.faults();
     let at_once = |call: &Call| !matches!(call, Call::Free | Call::Execute);
     move || Some(Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum())
+}
+
+/// How many operations of one stream a test may hold up.
+pub const MOST_HELD_UP: usize = 1000;
+
+/// How often a test loads what it could do without.
+pub const MANY_LOADS: usize = 500;
+
+/// The options with which a slot takes so many operations at once.
+pub fn in_flight(options: DeviceOptions<Subject>, operations: usize) -> DeviceOptions<Subject> {
+    options.backend(HostOptions::new().in_flight(operations))
+}
+
+/// The fewest operations that a slot may be told to take at once, or few.
+pub const LEAST_IN_FLIGHT: usize = 4;
+
+/// A device that does nothing but what it is told to, or what somebody waits for.
+pub fn paced(options: DeviceOptions<Subject>) -> Option<(Device<Subject>, Pace)> {
+    let (device, stepper) = Device::<Subject>::stepped(options).unwrap();
+    Some((device, Pace(stepper)))
+}
+
+/// Tells a device when to get on.
+pub struct Pace(Stepper);
+
+impl Pace {
+    /// Lets so many operations of a stream run.
+    pub fn get_on(&mut self, stream: &mut Stream<NoCapture, Subject>, times: usize) {
+        (0..times).for_each(|_| _ = self.0.step(stream.id()));
+    }
+
+    /// Somebody is about to wait for what was not let run yet: the wait runs it.
+    pub fn before_a_wait(&mut self) {}
+
+    /// Lets everything run.
+    pub fn run_all(&mut self) {
+        self.0.run_all();
+    }
 }

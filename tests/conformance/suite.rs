@@ -9,6 +9,7 @@ mod eviction;
 mod graphs;
 mod guarantees;
 mod kernels;
+pub mod memory;
 mod ordering;
 pub mod property;
 mod streams;

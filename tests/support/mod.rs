@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use dacapo::host::{Faults, Stepper};
+use dacapo::host::Stepper;
 use dacapo::prelude::*;
 use dacapo::{Call, DeviceOptions, Error, MemoryUsage, ReadFuture};
 
@@ -73,11 +73,7 @@ pub fn working(slots: usize) -> (Device, Kernels) {
 /// How often the driver was called, but for what happens by itself at any moment: releases of memory, which the library's
 /// own thread makes, and the running of what was asked for earlier.
 pub fn calls(device: &Device) -> u64 {
-    calls_of(&device.faults())
-}
-
-/// [`calls`], where the device may be gone.
-pub fn calls_of(faults: &Faults) -> u64 {
+    let faults = device.faults();
     let at_once = |call: &Call| !matches!(call, Call::Free | Call::Execute);
     Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum()
 }

@@ -55,12 +55,6 @@ impl Kernels {
     }
 }
 
-/// A kernel over `c` that any device refuses to launch: more threads in a block than there may be.
-pub fn illegal_block(device: &Device) -> Kernel<(Out<u32>,)> {
-    let program = Program::<(Out<u32>,)>::new("illegal_block").block(1024, 1024, 1);
-    program.host(|(c,), _| c.fill(1)).load(device).unwrap()
-}
-
 /// A device that runs nothing by itself: the gate of every race here.
 pub fn stepped(slots: usize) -> (Device, Stepper) {
     Device::<Host>::stepped(DeviceOptions::new().max_streams(slots)).unwrap()
@@ -74,23 +68,6 @@ pub fn device(slots: usize) -> Device {
 /// The grid of all elements of most buffers here.
 pub fn grid() -> Grid {
     Grid::covering(N)
-}
-
-/// Buffers of `len` elements that hold `canary` everywhere, enough to take every freed part of their size.
-pub fn sentinels(stream: &mut Stream, count: usize, len: usize, canary: u32) -> Vec<Buffer<u32>> {
-    let filled = |_| {
-        let mut sentinel = stream.alloc_scratch::<u32>(len).unwrap();
-        stream.fill(&mut sentinel, canary).unwrap();
-        sentinel
-    };
-    (0..count).map(filled).collect()
-}
-
-pub fn assert_intact(stream: &mut Stream, sentinels: &[Buffer<u32>], canary: u32) {
-    for (index, sentinel) in sentinels.iter().enumerate() {
-        let found = stream.read(sentinel).unwrap();
-        assert!(found.iter().all(|value| *value == canary), "sentinel {index} was overwritten: {found:?}");
-    }
 }
 
 /// What the device holds when nothing was freed yet: what [`assert_returns_to`] must find again.

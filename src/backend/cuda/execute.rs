@@ -14,12 +14,13 @@ use crate::backend::cuda::late::{self, Admission};
 use crate::backend::cuda::memory::address;
 use crate::backend::cuda::queue::{CudaQueue, Shared};
 use crate::backend::cuda::sys;
-use crate::backend::cuda::{Cuda, Machine, callback};
+use crate::backend::cuda::{Cuda, Machine, callback, ferry};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Command, Fault, Region, Submitter, outcome};
 use crate::error::Error;
 use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
+use crate::memory::staging::{Room, Staged};
 use crate::taint;
 
 /// Submits a command, unless what it reads was never written: then its output was not either.
@@ -88,7 +89,7 @@ pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: Command<Cuda>
 
 #[inline]
 fn enqueue(
-    machine: &Machine,
+    machine: &Arc<Machine>,
     queue: &Shared,
     seq: u64,
     by: &Submitter,
@@ -109,10 +110,10 @@ fn enqueue(
             let (to, len) = address(call, to)?;
             machine.fill.steps(to, len, &args.scalars, |step| fill(call, stream, step))
         }
-        (Work::Write { bytes, pitch }, [to]) => write(call, stream, to, *pitch, bytes.bytes()),
+        (Work::Write { bytes, pitch }, [to]) => write(machine, queue, seq, to, *pitch, bytes),
         (Work::Read { into, pitch }, [from]) => {
             let mut room = into.take_room();
-            match read(call, stream, from, *pitch, room.bytes_mut()) {
+            match read(machine, queue, seq, from, *pitch, &mut room) {
                 Ok(()) => {
                     let verdict = admission.map(|admission| admission.verdict.clone());
                     let load = Load::Read { into: into.clone(), room, verdict };
@@ -213,22 +214,71 @@ fn fill(call: Call, stream: sys::CUstream, step: Step<'_>) -> Result<(), Fault> 
 }
 
 fn write(
-    call: Call,
-    stream: sys::CUstream,
+    machine: &Arc<Machine>,
+    queue: &Shared,
+    seq: u64,
     to: &Region<Cuda>,
     pitch: Option<Pitch>,
-    bytes: &[u8],
+    bytes: &Arc<Staged>,
 ) -> Result<(), Fault> {
-    let (to, len) = address(call, to)?;
-    fits(call, pitch, len, bytes.len())?;
+    let (to, len) = address(Call::Write, to)?;
+    let source = bytes.bytes();
+    fits(Call::Write, pitch, len, source.len())?;
+    if !bytes.is_pinned() && ferry::carries(source.len()) {
+        // SAFETY: `address` checked the range, `fits` that there are as many bytes, in rows that are those of the range; the
+        // memory lives until the write has passed.
+        let enqueued = unsafe { ferry::write(machine, queue, seq, to, pitch, bytes) }?;
+        if enqueued {
+            return Ok(());
+        }
+    }
+    // SAFETY: as above; the host's memory too, because the slot's drop queue keeps it.
+    unsafe { upload(Call::Write, queue.stream(), to, pitch, source.as_ptr(), source.len()) }
+}
+
+/// Enqueues a read to `room`, which nobody is to touch until it has passed.
+fn read(
+    machine: &Arc<Machine>,
+    queue: &Shared,
+    seq: u64,
+    from: &Region<Cuda>,
+    pitch: Option<Pitch>,
+    room: &mut Room,
+) -> Result<(), Fault> {
+    let (from, len) = address(Call::Read, from)?;
+    fits(Call::Read, pitch, len, room.bytes().len())?;
+    if !room.is_pinned() {
+        // SAFETY: as in `write`; the caller keeps the room, which nobody else has, until the read has passed, and what is
+        // left of it after an error is leaked.
+        let enqueued = unsafe { ferry::read(machine, queue, seq, from, pitch, room.bytes_mut()) };
+        if enqueued.inspect_err(|_| std::mem::forget(std::mem::take(room)))? {
+            return Ok(());
+        }
+    }
+    let bytes = room.bytes_mut();
+    // SAFETY: as above.
+    unsafe { download(Call::Read, queue.stream(), from, pitch, bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// Enqueues a copy of `len` bytes of the host to the device, to rows if there is a `pitch`.
+///
+/// # Safety
+/// There are so many bytes at `from`, and at `to` as many, or rows for them; they live until the copy has passed.
+pub(crate) unsafe fn upload(
+    call: Call,
+    stream: sys::CUstream,
+    to: sys::CUdeviceptr,
+    pitch: Option<Pitch>,
+    from: *const u8,
+    len: usize,
+) -> Result<(), Fault> {
     let Some(pitch) = pitch else {
-        // SAFETY: `address` checked the range, `fits` that there are as many bytes; the memory of both lives until the copy
-        // has passed, the host's because the slot's drop queue keeps it.
-        return check(call, unsafe { sys::cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), len, stream) });
+        // SAFETY: the caller's word.
+        return check(call, unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), len, stream) });
     };
     let rows = sys::CUDA_MEMCPY2D {
         srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-        srcHost: bytes.as_ptr().cast(),
+        srcHost: from.cast(),
         srcPitch: pitch.row,
         dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
         dstDevice: to,
@@ -237,39 +287,38 @@ fn write(
         Height: pitch.rows,
         ..no_rows()
     };
-    // SAFETY: `fits` checked that the rows are those of the range that `address` checked, and that `bytes` has as many;
-    // lifetimes as above.
+    // SAFETY: the caller's word.
     check(call, unsafe { sys::cuMemcpy2DAsync_v2(&rows, stream) })
 }
 
-/// Enqueues a read to `bytes`, which nobody is to touch until it has passed.
-fn read(
+/// Enqueues a copy of `len` bytes of the device to the host, from rows if there is a `pitch`.
+///
+/// # Safety
+/// As for [`upload`], the other way round; and nobody else uses the host's bytes until the copy has passed.
+pub(crate) unsafe fn download(
     call: Call,
     stream: sys::CUstream,
-    from: &Region<Cuda>,
+    from: sys::CUdeviceptr,
     pitch: Option<Pitch>,
-    bytes: &mut [u8],
+    to: *mut u8,
+    len: usize,
 ) -> Result<(), Fault> {
-    let (from, len) = address(call, from)?;
-    fits(call, pitch, len, bytes.len())?;
     let Some(pitch) = pitch else {
-        // SAFETY: as in `write`; the caller keeps the room, which nobody else has, until the copy has passed.
-        return check(call, unsafe {
-            sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), from, len, stream)
-        });
+        // SAFETY: the caller's word.
+        return check(call, unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, len, stream) });
     };
     let rows = sys::CUDA_MEMCPY2D {
         srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
         srcDevice: from,
         srcPitch: pitch.step,
         dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-        dstHost: bytes.as_mut_ptr().cast(),
+        dstHost: to.cast(),
         dstPitch: pitch.row,
         WidthInBytes: pitch.row,
         Height: pitch.rows,
         ..no_rows()
     };
-    // SAFETY: as in `write`, with the room as above.
+    // SAFETY: the caller's word.
     check(call, unsafe { sys::cuMemcpy2DAsync_v2(&rows, stream) })
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,14 @@ use crate::error::Error;
 use crate::memory::staging::Room;
 use crate::readback::{Readback, wake};
 
+/// No operation has this number.
+const NONE: u64 = u64::MAX;
+
 /// What is in flight on one queue, in its order.
-#[derive(Default)]
 pub(crate) struct Landings {
     state: Mutex<State>,
-    /// How many there are, so that who waits for something else takes no lock.
-    count: AtomicUsize,
+    /// The operation of the first one, or a larger number than any, so that who waits for something else takes no lock.
+    first: AtomicU64,
 }
 
 #[derive(Default)]
@@ -57,16 +59,33 @@ pub(crate) enum Load {
 
 type Wakers = SmallVec<[Waker; 2]>;
 
+impl Default for Landings {
+    fn default() -> Self {
+        Landings { state: Mutex::default(), first: AtomicU64::new(NONE) }
+    }
+}
+
 impl Landings {
     pub(crate) fn push(&self, flight: Flight) {
         let mut state = self.state.lock();
         state.flights.push_back(flight);
-        self.count.store(state.flights.len(), Ordering::Release);
+        self.note(&state);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire pairs with the stores under the lock: who sees zero sees what has landed.
-        self.count.load(Ordering::Acquire) == 0
+        self.first() == NONE
+    }
+
+    /// The operation of the first one that has not landed, or a larger number than any.
+    #[inline]
+    pub(crate) fn first(&self) -> u64 {
+        // Acquire pairs with the stores under the lock: who sees the number sees what landed before.
+        self.first.load(Ordering::Acquire)
+    }
+
+    /// Under the lock of the state.
+    fn note(&self, state: &State) {
+        self.first.store(state.flights.front().map_or(NONE, |flight| flight.seq), Ordering::Release);
     }
 
     /// Lands everything up to operation `completed`. When this returns, all of it has landed, whoever did it.
@@ -86,7 +105,7 @@ impl Landings {
                 Load::Stamp { at, event } => state.stamp(machine, &at, event),
             }
         }
-        self.count.store(state.flights.len(), Ordering::Release);
+        self.note(&state);
         drop(state);
         wake_all(wakers);
     }
@@ -107,7 +126,7 @@ impl Landings {
                 Load::Stamp { at, .. } => *at.lock() = Some(Err(error.clone())),
             }
         }
-        self.count.store(0, Ordering::Release);
+        self.note(&state);
         drop(state);
         wake_all(wakers);
     }

@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::adopt::Lent;
-use crate::backend::cuda::context::check;
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
@@ -39,9 +38,8 @@ enum Owner {
 impl CudaMemory {
     pub(crate) fn allocate(machine: &Arc<Machine>, bytes: usize) -> Result<Self, Fault> {
         let _relaxed = machine.context.relaxed()?;
-        let (mut start, bytes) = (0, bytes.max(1));
-        // SAFETY: `start` is a place for an address, and a context is current.
-        check(Call::Allocate, unsafe { sys::cuMemAlloc_v2(&mut start, bytes) })?;
+        let bytes = bytes.max(1);
+        let start = machine.store.allocate(bytes)?;
         let owner = Owner::Driver { freed: AtomicBool::new(false) };
         Ok(CudaMemory { start, bytes, owner, machine: machine.clone() })
     }
@@ -81,9 +79,9 @@ impl CudaMemory {
         if freed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // SAFETY: `start` came from `cuMemAlloc` and `freed` says that it was not given back. By the caller's word nothing
-        // that is enqueued uses it any more.
-        let outcome = check(Call::Free, unsafe { sys::cuMemFree_v2(self.start) });
+        // SAFETY: `start` came from the store and `freed` says that it was not given back. By the caller's word nothing that
+        // is enqueued uses it any more.
+        let outcome = unsafe { self.machine.store.free(self.start) };
         if outcome.is_err() {
             freed.store(false, Ordering::Release);
         }

@@ -13,7 +13,8 @@ pub(crate) mod context;
 pub(crate) mod event;
 pub(crate) mod execute;
 pub(crate) mod exit;
-pub(crate) mod fill;
+pub(crate) mod ferry;
+mod fill;
 pub(crate) mod graph;
 pub(crate) mod guest;
 pub(crate) mod landing;
@@ -25,6 +26,7 @@ pub(crate) mod pinned;
 pub(crate) mod queue;
 pub(crate) mod retire;
 pub(crate) mod source;
+mod store;
 pub(crate) mod sys;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod text;
@@ -64,6 +66,7 @@ use memory::CudaMemory;
 use pinned::CudaPinned;
 use queue::{CudaQueue, Shared};
 use retire::{Retired, Retirement};
+use store::Store;
 use watch::Watch;
 
 /// The CUDA backend: NVIDIA's GPUs, through the driver of the machine.
@@ -77,6 +80,7 @@ pub(crate) struct Machine {
     pub(crate) poison: Arc<Poison>,
     pub(crate) events: Events,
     pub(crate) fill: Fill,
+    pub(crate) store: Store,
     pub(crate) late: Arc<Late>,
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
     pub(crate) watch: Watch,
@@ -249,11 +253,13 @@ impl Driver for Cuda {
         exit::prepare();
         let limits = context.limits()?;
         let fill = Fill::load(&context)?;
+        let store = Store::new(&context)?;
         let machine = Arc::new(Machine {
             context,
             poison: poison.clone(),
             events: Events::default(),
             fill,
+            store,
             late: Arc::default(),
             queues: Mutex::default(),
             watch: Watch::default(),
@@ -317,6 +323,9 @@ impl Driver for Cuda {
             // Down to half, so that not each of the next operations waits for one.
             self.wait_for_room(queue, submitted - limit / 2);
         }
+        if let Some(seq) = queue.shared.ferry.overdue(queue.shared.completed()) {
+            self.wait_for_room(queue, seq);
+        }
     }
 
     fn wait_for_room(&self, queue: &CudaQueue, seq: u64) -> bool {
@@ -330,6 +339,8 @@ impl Driver for Cuda {
                 return false;
             }
         }
+        // What a read landed in is free only then.
+        queue.shared.landings.land(&self.machine, queue.shared.completed());
         true
     }
 
@@ -388,7 +399,7 @@ impl Driver for Cuda {
     }
 
     fn completed(&self, queue: &CudaQueue) -> u64 {
-        queue.shared.completed()
+        queue.shared.landed()
     }
 
     fn block(
@@ -419,6 +430,7 @@ impl Drop for Machine {
             }
         }
         self.fill.unload(&self.context);
+        self.store.close();
     }
 }
 

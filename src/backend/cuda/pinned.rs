@@ -47,6 +47,15 @@ impl Block {
         Ok(Block { start, bytes })
     }
 
+    /// Where it starts.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Gives it back.
     ///
     /// # Safety

@@ -12,6 +12,7 @@ use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::event::{Event, Purpose};
+use crate::backend::cuda::ferry::Ferry;
 use crate::backend::cuda::landing::Landings;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     /// After how many of the next operations the counter is written.
     precise: AtomicU32,
     pub(crate) landings: Landings,
+    pub(crate) ferry: Ferry,
 }
 
 // SAFETY: field by field. `stream` names an object of the driver, which any thread may use; the counter owns its page, as
@@ -92,6 +94,7 @@ impl Shared {
             announced: AtomicU64::new(0),
             precise: AtomicU32::new(0),
             landings: Landings::default(),
+            ferry: Ferry::default(),
         })
     }
 
@@ -108,6 +111,14 @@ impl Shared {
     pub(crate) fn completed(&self) -> u64 {
         // Acquire: the stream's write comes with a barrier, so that who sees an operation done sees what it wrote.
         self.counter.value().load(Ordering::Acquire)
+    }
+
+    /// The last operation that is known to be done, with all that it gives: what a read landed in is not free before.
+    #[inline]
+    pub(crate) fn landed(&self) -> u64 {
+        // In this order: what is done by then was on its way before.
+        let completed = self.completed();
+        completed.min(self.landings.first().saturating_sub(1))
     }
 
     /// Notes that the calls for operation `seq` are made; the context is bound.
@@ -226,6 +237,7 @@ impl Shared {
         }
         // SAFETY: the stream came from `cuStreamCreate`, and `self` was its last owner. A refusal leaks it.
         let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
+        self.ferry.retire();
         self.counter.release();
     }
 }

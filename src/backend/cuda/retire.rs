@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaFunction;
 use parking_lot::{Condvar, Mutex};
@@ -55,6 +55,10 @@ struct Waiting {
     marks: SmallVec<[(Arc<Shared>, u64); 8]>,
 }
 
+/// So many bytes of pinned memory wait for a time at which the device does nothing: giving them back makes everybody wait
+/// until it does nothing.
+const PATIENTLY: usize = 256 << 20;
+
 impl Retirement {
     pub(crate) fn add(&self, item: Retired, marks: SmallVec<[(Arc<Shared>, u64); 8]>) {
         self.state.lock().waiting.push(Waiting { item, marks });
@@ -67,8 +71,9 @@ impl Retirement {
     }
 
     /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
-    /// come but what others still hold.
-    fn next(&self, patience: Duration, lost: bool) -> (Vec<Retired>, bool) {
+    /// come but what others still hold. What would make others wait is given back when all is `quiet`: told
+    /// whether the device is gone, so that nobody is left who could wait.
+    fn next(&self, patience: Duration, lost: bool, quiet: impl FnOnce(bool) -> bool) -> (Vec<Retired>, bool) {
         let mut state = self.state.lock();
         if state.waiting.is_empty() && !state.closing {
             self.bell.wait(&mut state);
@@ -81,8 +86,15 @@ impl Retirement {
             waiting.into_iter().for_each(|waiting| leak(waiting.item));
             state = self.state.lock();
         }
-        let passed =
-            |waiting: &mut Waiting| waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq);
+        let pinned = |waiting: &Waiting| match &waiting.item {
+            Retired::Pinned(block) => block.bytes(),
+            _ => 0,
+        };
+        let may_stall = quiet(state.closing) || state.waiting.iter().map(pinned).sum::<usize>() > PATIENTLY;
+        let passed = |waiting: &mut Waiting| {
+            let in_time = may_stall || !matches!(waiting.item, Retired::Pinned(_));
+            in_time && waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq)
+        };
         let ready: Vec<Retired> = state.waiting.extract_if(.., passed).map(|waiting| waiting.item).collect();
         (ready, state.closing && state.waiting.is_empty())
     }
@@ -92,10 +104,11 @@ impl Retirement {
 pub(crate) fn run(machine: Arc<Machine>) {
     const SOON: Duration = Duration::from_millis(1);
     const LATE: Duration = Duration::from_millis(32);
-    let mut patience = SOON;
+    let (mut patience, mut quiet) = (SOON, Quiet::default());
     loop {
         let lost = machine.poison.is_set();
-        let (ready, closing) = machine.retirement.next(patience, lost);
+        let (ready, closing) =
+            machine.retirement.next(patience, lost, |closing| quiet.lasts(&machine, closing));
         let found = ready.len();
         let later = give_back(&machine, ready);
         patience = if later.len() == found { (patience * 2).min(LATE) } else { SOON };
@@ -109,6 +122,26 @@ pub(crate) fn run(machine: Arc<Machine>) {
     let _hold = exit::hold();
     machine.watch.end();
     drop(machine);
+}
+
+/// Since when nothing was submitted.
+#[derive(Default)]
+struct Quiet {
+    submitted: u64,
+    since: Option<Instant>,
+}
+
+impl Quiet {
+    /// Whether the device does nothing, and has had nothing to do for a while: who submits something now and then is not to
+    /// meet a driver that lets nobody in.
+    fn lasts(&mut self, machine: &Machine, closing: bool) -> bool {
+        const LONG: Duration = Duration::from_millis(100);
+        let submitted = machine.queues().iter().map(|queue| queue.submitted()).sum();
+        if !is_idle(machine) || submitted != self.submitted {
+            (self.submitted, self.since) = (submitted, Some(Instant::now()));
+        }
+        is_idle(machine) && (closing || self.since.is_none_or(|since| since.elapsed() >= LONG))
+    }
 }
 
 fn is_idle(machine: &Machine) -> bool {
@@ -140,8 +173,11 @@ fn give_back(machine: &Machine, ready: Vec<Retired>) -> Vec<Retired> {
     for item in ready {
         // Refusals leave the driver with what it did not take; there is nobody to tell.
         let _ = match item {
-            // SAFETY: the address came from `cuMemAlloc`, was not freed, and the device is past its uses.
-            Retired::Memory(start) => unsafe { sys::cuMemFree_v2(start) },
+            Retired::Memory(start) => {
+                // SAFETY: the address came from the store, was not freed, and the device is past its uses.
+                let _ = unsafe { machine.store.free(start) };
+                continue;
+            }
             Retired::Pinned(block) => {
                 // SAFETY: its owner is gone, the device is past its uses, and the context is bound.
                 let _ = unsafe { block.free() };

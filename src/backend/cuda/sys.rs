@@ -95,6 +95,7 @@ pub(crate) use calls;
 
 calls! {
     fn cuCtxGetCurrent(pctx: *mut CUcontext);
+    fn cuCtxGetDevice(device: *mut CUdevice);
     fn cuCtxSetCurrent(ctx: CUcontext);
     fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
     fn cuDeviceGetAttribute(pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice);
@@ -144,13 +145,19 @@ calls! {
         block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, stream: CUstream,
         kernel_params: *mut *mut c_void, extra: *mut *mut c_void
     );
+    fn cuMemAllocFromPoolAsync(
+        dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, stream: CUstream
+    );
     fn cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytesize: usize);
+    fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream);
     fn cuMemFreeHost(p: *mut c_void);
     fn cuMemFree_v2(dptr: CUdeviceptr);
     fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, flags: c_uint);
     fn cuMemHostGetDevicePointer_v2(pdptr: *mut CUdeviceptr, p: *mut c_void, flags: c_uint);
     fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint);
     fn cuMemHostUnregister(p: *mut c_void);
+    fn cuMemPoolCreate(pool: *mut CUmemoryPool, pool_props: *const CUmemPoolProps);
+    fn cuMemPoolDestroy(pool: CUmemoryPool);
     fn cuMemcpy2DAsync_v2(p_copy: *const CUDA_MEMCPY2D, stream: CUstream);
     fn cuMemcpyDtoDAsync_v2(
         dst_device: CUdeviceptr, src_device: CUdeviceptr, byte_count: usize, stream: CUstream
@@ -174,6 +181,7 @@ calls! {
     fn cuStreamDestroy_v2(stream: CUstream);
     fn cuStreamIsCapturing(stream: CUstream, capture_status: *mut CUstreamCaptureStatus);
     fn cuStreamQuery(stream: CUstream);
+    fn cuStreamSynchronize(stream: CUstream);
     fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     fn cuStreamWriteValue64_v2(stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint);
     fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);

@@ -6,7 +6,8 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -121,19 +122,35 @@ pub fn after(graph: &Graph) -> Vec<Vec<usize>> {
 ///
 /// A backend may make the calls of all streams on one thread: a test closes no second gate before it opened the first. And
 /// while one is closed, a driver may wait for it to load code or to take memory back: a test does neither.
-pub struct Gate(#[allow(dead_code, reason = "its drop is what opens the gate")] Sender<()>);
+///
+/// If it stays closed for too long it opens by itself, so that a call that waits for what comes after it cannot hang, and
+/// the test fails.
+pub struct Gate {
+    open: Option<Sender<()>>,
+    opened_by_itself: Arc<AtomicBool>,
+}
 
 impl Gate {
     pub fn close(stream: &mut impl Enqueue<Subject>) -> Gate {
-        let (sender, receiver) = channel::<()>();
+        const TOO_LONG: Duration = Duration::from_secs(10);
+        let (open, receiver) = channel::<()>();
+        let opened_by_itself = Arc::new(AtomicBool::new(false));
+        let overdue = opened_by_itself.clone();
         let wait = move || {
-            let _ = receiver.recv();
+            if receiver.recv_timeout(TOO_LONG) == Err(RecvTimeoutError::Timeout) {
+                overdue.store(true, Ordering::Relaxed);
+            }
         };
         stream.host_call(wait).unwrap();
-        Gate(sender)
+        Gate { open: Some(open), opened_by_itself }
     }
 
-    pub fn open(self) {}
+    #[track_caller]
+    pub fn open(mut self) {
+        drop(self.open.take());
+        let waited = self.opened_by_itself.load(Ordering::Relaxed);
+        assert!(!waited, "a call waited for what is behind the gate, which opened by itself in the end");
+    }
 }
 
 /// An operation that was to write `buffer`, and fails after its call returned.

@@ -1,0 +1,59 @@
+//! What is given back makes nobody wait: a driver may wait for all work of the device to take memory back, and let nobody
+//! in meanwhile.
+
+use super::support::*;
+use dacapo::AllocationMode;
+
+/// Whether ordinary work of a stream comes to its end.
+fn works(stream: &mut Stream, k: &Kernels) -> bool {
+    let mut x = filled(stream, 3.0);
+    stream.launch(&k.inc, grid(), (&mut x, Len)).unwrap();
+    all(&stream.read(&x).unwrap(), 4.0)
+}
+
+#[test]
+fn pages_go_back_while_another_stream_is_held_up() {
+    let Some((device, k)) = working(2) else { return };
+    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
+    assert!(works(&mut s, &k));
+    let kept = filled(&mut busy, 1.0);
+    busy.sync().unwrap();
+    let held = device.memory_usage().held;
+    let gate = Gate::close(&mut busy);
+    for round in 0..20 {
+        let large = s.allocating(AllocationMode::Dedicated, |work| work.alloc::<f32>(LARGE)).unwrap();
+        assert!(all(&s.read(&large).unwrap(), 0.0));
+        drop(large);
+        assert!(eventually(|| device.memory_usage().held == held), "round {round}");
+        assert!(works(&mut s, &k), "round {round}");
+    }
+    gate.open();
+    assert!(all(&busy.read(&kept).unwrap(), 1.0));
+}
+
+#[test]
+fn pinned_memory_and_graphs_go_while_another_stream_is_held_up() {
+    let Some((device, k)) = working(2) else { return };
+    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut y = s.alloc::<f32>(LEN).unwrap();
+    busy.sync().unwrap();
+    let gate = Gate::close(&mut busy);
+    for round in 0..20u16 {
+        let data = vec![f32::from(round); LEN];
+        let (mut graph, ()) = s
+            .record(|w| {
+                // The graph owns these bytes, wherever it keeps them.
+                w.write(&mut y, &data)?;
+                w.launch(&k.inc, grid(), (&mut y, Len))
+            })
+            .unwrap();
+        graph.replay(&mut s).unwrap();
+        assert!(all(&s.read(&y).unwrap(), f32::from(round) + 1.0), "round {round}");
+        drop(graph);
+        s.memory_cleanup().unwrap();
+        assert_eq!(device.memory_report().staging.held, 0);
+        assert!(works(&mut s, &k), "round {round}");
+    }
+    gate.open();
+    busy.sync().unwrap();
+}
