@@ -326,7 +326,9 @@ impl<'r, B: Backend> Sealing<'r, B> {
 
     fn command(&self, node: &Node<B>, contents: &[Option<Arc<Contents<B>>>]) -> Command<B> {
         let uses = &self.recorder.uses[node.uses.clone()];
-        let regions = uses.iter().map(|used| Region {
+        // As when an operation is enqueued: a backend never sees a token.
+        let uses = uses.iter().filter(|used| !self.recorder.allocs[used.alloc as usize].alloc.is_token);
+        let regions = uses.map(|used| Region {
             contents: contents[used.alloc as usize].clone().filter(|_| used.start < used.end),
             start: used.start as usize,
             end: used.end as usize,
