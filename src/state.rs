@@ -9,7 +9,7 @@ use static_assertions::assert_impl_all;
 use crate::access::Access;
 use crate::backend::Backend;
 use crate::backend::host::Host;
-use crate::device::Device;
+use crate::device::{Device, DeviceCore};
 use crate::kernel::args::UseOf;
 use crate::memory::allocation::Allocation;
 
@@ -58,7 +58,11 @@ pub struct State<B: Backend = Host> {
 impl<B: Backend> State<B> {
     /// A new token, for operations of `device`. Asks nothing of the driver.
     pub fn new(device: &Device<B>) -> Self {
-        State { token: Allocation::token(&device.core) }
+        Self::of(&device.core)
+    }
+
+    pub(crate) fn of(device: &Arc<DeviceCore<B>>) -> Self {
+        State { token: Allocation::token(device) }
     }
 
     /// A use of it, and the device that it is for.
@@ -76,7 +80,10 @@ impl<B: Backend> Clone for State<B> {
 
 impl<B: Backend> std::fmt::Debug for State<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("device", &self.token.device_id()).field("id", &self.token.id()).finish()
+        f.debug_struct("State")
+            .field("device", &self.token.device_id())
+            .field("id", &self.token.id())
+            .finish()
     }
 }
 

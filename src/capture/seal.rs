@@ -10,6 +10,7 @@ use crate::access::Access;
 use crate::backend::command::Scalars;
 use crate::backend::{ArgBlock, Backend, Command, Contents, Fleeting, Region};
 use crate::callback;
+use crate::capture::early::Early;
 use crate::capture::options::{CaptureOptions, Order};
 use crate::capture::recorder::{Kind, Node, Recorder, summary};
 use crate::capture::window::{WindowGuard, retire};
@@ -77,6 +78,8 @@ enum Fate {
     Outside,
     /// It was born here and the user still holds it (or it has no bytes): an allocation of its own.
     Survives,
+    /// It was born here and nobody holds it, but its address was given away: an allocation of its own, of the graph's.
+    Placed,
     /// It was born here and nobody holds it: a range of the arena.
     Temporary,
 }
@@ -89,7 +92,13 @@ impl<'r, B: Backend> Sealing<'r, B> {
             true if touched.alloc.bytes == 0 || Arc::strong_count(&touched.alloc) > 1 => Fate::Survives,
             true => Fate::Temporary,
         };
-        let fates = recorder.allocs.iter().map(fate).collect();
+        let mut fates: Vec<Fate> = recorder.allocs.iter().map(fate).collect();
+        for at in recorder.placed() {
+            let fate = &mut fates[at as usize];
+            if *fate == Fate::Temporary {
+                *fate = Fate::Placed;
+            }
+        }
         Sealing { core, recorder, options, fates }
     }
 
@@ -100,6 +109,10 @@ impl<'r, B: Backend> Sealing<'r, B> {
         let arena = self.arena(&plan)?;
         let offsets: Vec<Option<usize>> = self.offsets(&plan, &temporaries);
         let mut survivors = Survivors { device: &self.core.device, reserved: Vec::new() };
+        for (at, early) in self.recorder.take_early() {
+            let alloc = &self.recorder.allocs[at as usize].alloc;
+            survivors.reserved.extend(early.take().map(|reserved| (alloc.clone(), reserved)));
+        }
         let contents = self.place(arena.as_ref(), &offsets, &mut survivors)?;
         let (members, uses) = self.members(arena.as_ref(), &offsets);
         let commands =
@@ -247,11 +260,16 @@ impl<'r, B: Backend> Sealing<'r, B> {
                 }));
                 continue;
             }
-            if self.fates[at] == Fate::Survives && alloc.bytes > 0 {
-                let reserved = reserve(device, slot, alloc.bytes, self.core.mode)?;
-                reserved.contents.taint.set(0..alloc.bytes, unwritten.clone());
-                contents.push(Some(reserved.contents.clone()));
-                survivors.reserved.push((alloc.clone(), reserved));
+            if matches!(self.fates[at], Fate::Survives | Fate::Placed) && alloc.bytes > 0 {
+                let place = match survivors.find(alloc) {
+                    Some(place) => place,
+                    None => {
+                        let reserved = reserve(device, slot, alloc.bytes, self.core.mode)?;
+                        survivors.add(alloc, reserved)
+                    }
+                };
+                place.taint.set(0..alloc.bytes, unwritten.clone());
+                contents.push(Some(place));
                 continue;
             }
             contents.push(alloc.state.lock().resolve("end")?.cloned());
@@ -259,11 +277,12 @@ impl<'r, B: Backend> Sealing<'r, B> {
         Ok(contents)
     }
 
-    /// What holds nothing from one replay to the next: the temporaries, and the arenas of embedded children.
+    /// What holds nothing from one replay to the next: what nobody holds, and the arenas of embedded children.
     fn fleeting(&self, contents: &[Option<Arc<Contents<B>>>]) -> Vec<Fleeting<B>> {
         let allocs = self.fates.iter().zip(&self.recorder.allocs).zip(contents);
-        let fleeting =
-            allocs.filter(|((fate, touched), _)| **fate == Fate::Temporary || touched.alloc.is_arena);
+        let fleeting = allocs.filter(|((fate, touched), _)| {
+            matches!(fate, Fate::Temporary | Fate::Placed) || touched.alloc.is_arena
+        });
         fleeting
             .filter_map(|((_, touched), contents)| {
                 let contents = contents.clone()?;
@@ -375,6 +394,18 @@ struct Survivors<'d, B: Backend> {
 }
 
 impl<B: Backend> Survivors<'_, B> {
+    /// Where a buffer is that has its bytes already.
+    fn find(&self, alloc: &Arc<Allocation<B>>) -> Option<Arc<Contents<B>>> {
+        let known = self.reserved.iter().find(|(known, _)| Arc::ptr_eq(known, alloc));
+        known.map(|(_, reserved)| reserved.contents.clone())
+    }
+
+    fn add(&mut self, alloc: &Arc<Allocation<B>>, reserved: Reserved<B>) -> Arc<Contents<B>> {
+        let contents = reserved.contents.clone();
+        self.reserved.push((alloc.clone(), reserved));
+        contents
+    }
+
     fn zero(&mut self, core: &StreamCore<B>) -> Result<()> {
         self.reserved.iter_mut().try_for_each(|(alloc, reserved)| fresh::zero(core, alloc.bytes, reserved))
     }

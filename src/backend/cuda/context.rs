@@ -18,13 +18,14 @@ pub(crate) const ALIGNMENT: usize = 256;
 
 /// A hold on the primary context of a device, which the other libraries of the process use too.
 pub(crate) struct Context {
+    ordinal: usize,
     device: sys::CUdevice,
     raw: sys::CUcontext,
     /// Whether `drop` gives it back.
     held: bool,
 }
 
-// SAFETY: `device` and `held` are plain. `raw` names a context of the driver, which any thread may make its current one, and
+// SAFETY: `ordinal`, `device` and `held` are plain. `raw` names a context of the driver, which any thread may make its current one, and
 // which lives until `drop` releases the hold.
 unsafe impl Send for Context {}
 
@@ -65,7 +66,12 @@ impl Context {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a place for a handle, `device` came from the driver.
         check(Call::Open, unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
-        Ok(Context { device, raw, held: true })
+        Ok(Context { ordinal, device, raw, held: true })
+    }
+
+    /// The number of the device among those of the machine.
+    pub(crate) fn ordinal(&self) -> usize {
+        self.ordinal
     }
 
     pub(crate) fn raw(&self) -> sys::CUcontext {

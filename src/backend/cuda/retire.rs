@@ -13,6 +13,7 @@ use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::sys;
+use crate::backend::cuda::section::Parts;
 use crate::backend::cuda::{Machine, exit};
 use crate::callback::{OnDevice, shielded};
 
@@ -23,6 +24,7 @@ pub(crate) enum Retired {
     Module(sys::CUmodule),
     /// With what its nodes refer to.
     Exec(sys::CUgraphExec, Vec<Arc<Node>>, Option<CudaPinned>),
+    Section(Parts),
 }
 
 // SAFETY: addresses and handles of the driver, which any thread may give back.
@@ -59,6 +61,15 @@ impl Retirement {
         self.bell.notify_one();
     }
 
+    /// Gives up on what waits: nothing is asked of the driver, and nobody's values are dropped.
+    pub(crate) fn leak(&self) {
+        std::mem::take(&mut self.state.lock().waiting).into_iter().for_each(|waiting| leak(waiting.item));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state.lock().waiting.is_empty()
+    }
+
     /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
     /// come but what others still hold.
     fn next(&self, patience: Duration, lost: bool) -> (Vec<Retired>, bool) {
@@ -91,8 +102,10 @@ pub(crate) fn run(machine: Arc<Machine>) {
         let (ready, closing) = machine.retirement.next(patience, lost);
         patience = if ready.is_empty() { (patience * 2).min(LATE) } else { SOON };
         give_back(&machine, ready);
+        // What was given back may have been the last hold on something that now waits itself.
+        let done = closing && machine.retirement.is_empty();
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
-        if closing && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
+        if done && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
             break;
         }
     }
@@ -107,8 +120,10 @@ fn is_idle(machine: &Machine) -> bool {
 
 /// A lost device never passes anything: what it may still touch stays what it is.
 fn leak(item: Retired) {
-    if let Retired::Exec(_, calls, _) = item {
-        std::mem::forget(calls);
+    match item {
+        Retired::Exec(_, calls, _) => std::mem::forget(calls),
+        Retired::Section(parts) => std::mem::forget(parts),
+        Retired::Memory(_) | Retired::Pinned(_) | Retired::Module(_) => {}
     }
 }
 
@@ -140,6 +155,12 @@ fn give_back(machine: &Machine, ready: Vec<Retired>) {
                 let _on_device = OnDevice::enter();
                 shielded(|| drop(calls));
                 drop(writes);
+                continue;
+            }
+            Retired::Section(parts) => {
+                // As above: what the section returned is the user's.
+                let _on_device = OnDevice::enter();
+                shielded(|| drop(parts));
                 continue;
             }
         };
