@@ -33,7 +33,10 @@ use crate::submit::Route;
     note = "CUDA has them, behind the feature `cuda`: `B: HasRaw` asks for a backend that does",
     note = "on the others, launch a kernel, or do it on the host by `host_call_with`"
 )]
-pub trait HasRaw: Backend + sealed::HasRaw {}
+pub trait HasRaw: Backend + sealed::HasRaw {
+    /// A queue in the form that other libraries take: on CUDA an `Arc<CudaStream>` of `cudarc`.
+    type RawQueue;
+}
 
 /// What a library's call, or the code around it, failed with: any error, by `?`.
 pub type SectionError = Box<dyn std::error::Error + Send + Sync>;
@@ -44,7 +47,12 @@ pub type SectionError = Box<dyn std::error::Error + Send + Sync>;
     label = "the arguments are `{Self}`",
     note = "pass one tuple of up to 12; a single one is `(&buffer,)`, none is `()`"
 )]
-pub trait RawArgs<B: Backend>: sealed::RawArgs<B> {}
+pub trait RawArgs<B: Backend>: sealed::RawArgs<B> {
+    /// What the section gets for them: a tuple of the same shape.
+    type Addresses;
+    #[doc(hidden)]
+    fn addresses(of: &mut Places<'_>) -> Self::Addresses;
+}
 
 /// One argument of a raw section, and what the section gets for it.
 ///
@@ -60,7 +68,12 @@ pub trait RawArgs<B: Backend>: sealed::RawArgs<B> {}
     note = "pass `&buffer` or a `Slice` for what is read, `&mut buffer` or a `SliceMut` for what is written, `Overwrite(..)` around the latter for what is overwritten, `&state` for a token",
     note = "if you hold a `&mut buffer`, pass on `&*it` to read, `&mut *it` to write; scalars need not be passed: the section is a closure"
 )]
-pub trait RawArg<B: Backend>: sealed::RawArg<B> {}
+pub trait RawArg<B: Backend>: sealed::RawArg<B> {
+    /// What the section gets for it.
+    type Address;
+    #[doc(hidden)]
+    fn address(of: &mut Places<'_>) -> Self::Address;
+}
 
 /// An argument of a raw section that it overwrites: every element, without reading any.
 ///
@@ -144,16 +157,15 @@ pub(crate) mod sealed {
         note = "CUDA has them, behind the feature `cuda`: `B: HasRaw` asks for a backend that does"
     )]
     pub trait HasRaw: Driver {
-        /// A queue in the form that other libraries take.
-        type RawQueue;
-
         /// Runs `section` with a queue, and makes what it enqueues there something that is run later. Called with no lock
         /// held. What the section returns lives until the device is past the last run.
         fn capture<K: Send + 'static>(
             &self,
             runs: Runs,
-            section: impl FnOnce(&Self::RawQueue) -> Result<K, SectionError>,
-        ) -> Result<Self::Section>;
+            section: impl FnOnce(&<Self as super::HasRaw>::RawQueue) -> Result<K, SectionError>,
+        ) -> Result<Self::Section>
+        where
+            Self: super::HasRaw;
     }
 
     #[diagnostic::on_unimplemented(
@@ -161,9 +173,7 @@ pub(crate) mod sealed {
         label = "only tuples are"
     )]
     pub trait RawArgs<B: Backend> {
-        type Addresses;
         fn gather(self, into: &mut Gather<'_, B>);
-        fn addresses(of: &mut Places<'_>) -> Self::Addresses;
     }
 
     #[diagnostic::on_unimplemented(
@@ -172,9 +182,7 @@ pub(crate) mod sealed {
         note = "a type that owns a `Buffer` lends it as a `Slice` or a `SliceMut` instead"
     )]
     pub trait RawArg<B: Backend> {
-        type Address;
         fn gather(self, into: &mut Gather<'_, B>);
-        fn address(of: &mut Places<'_>) -> Self::Address;
     }
 }
 
@@ -278,16 +286,17 @@ macro_rules! arg {
     ($address:ident, $access:expr, $make:expr, $(($($life:lifetime)*) $ty:ty;)*) => { $(
         #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> sealed::RawArg<B> for $ty {
-            type Address = $address<T>;
             fn gather(self, into: &mut Gather<'_, B>) {
                 into.buffer(self.as_slice(), $access);
             }
+        }
+        #[diagnostic::do_not_recommend]
+        impl<$($life,)* T: Pod, B: Backend> RawArg<B> for $ty {
+            type Address = $address<T>;
             fn address(of: &mut Places<'_>) -> $address<T> {
                 $make(of.next())
             }
         }
-        #[diagnostic::do_not_recommend]
-        impl<$($life,)* T: Pod, B: Backend> RawArg<B> for $ty {}
     )* };
 }
 
@@ -307,48 +316,49 @@ arg! { AddressMut, Access::ReadWrite, AddressMut,
 
 #[diagnostic::do_not_recommend]
 impl<B: Backend, D: Target<B>> sealed::RawArg<B> for Overwrite<D> {
-    type Address = AddressMut<D::Element>;
-
     fn gather(self, into: &mut Gather<'_, B>) {
         into.buffer(self.0.target(), Access::Write);
     }
+}
+#[diagnostic::do_not_recommend]
+impl<B: Backend, D: Target<B>> RawArg<B> for Overwrite<D> {
+    type Address = AddressMut<D::Element>;
 
     fn address(of: &mut Places<'_>) -> Self::Address {
         AddressMut(of.next())
     }
 }
-#[diagnostic::do_not_recommend]
-impl<B: Backend, D: Target<B>> RawArg<B> for Overwrite<D> {}
 
 #[diagnostic::do_not_recommend]
 impl<B: Backend> sealed::RawArg<B> for &State<B> {
-    type Address = ();
-
     fn gather(self, into: &mut Gather<'_, B>) {
         into.state(self);
     }
+}
+#[diagnostic::do_not_recommend]
+impl<B: Backend> RawArg<B> for &State<B> {
+    type Address = ();
 
     fn address(_of: &mut Places<'_>) {}
 }
-#[diagnostic::do_not_recommend]
-impl<B: Backend> RawArg<B> for &State<B> {}
 
 macro_rules! tuples {
     ($($arg:ident)*) => {
         #[diagnostic::do_not_recommend]
         impl<B: Backend, $($arg: RawArg<B>),*> sealed::RawArgs<B> for ($($arg,)*) {
-            type Addresses = ($($arg::Address,)*);
             #[allow(non_snake_case, reason = "one name serves the type and its value")]
             fn gather(self, _into: &mut Gather<'_, B>) {
                 let ($($arg,)*) = self;
                 $($arg.gather(_into);)*
             }
+        }
+        impl<B: Backend, $($arg: RawArg<B>),*> RawArgs<B> for ($($arg,)*) {
+            type Addresses = ($($arg::Address,)*);
             #[allow(clippy::unused_unit, reason = "the addresses of no arguments")]
             fn addresses(_of: &mut Places<'_>) -> Self::Addresses {
                 ($($arg::address(_of),)*)
             }
         }
-        impl<B: Backend, $($arg: RawArg<B>),*> RawArgs<B> for ($($arg,)*) {}
     };
 }
 

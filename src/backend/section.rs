@@ -5,7 +5,7 @@
 use crate::Enqueue;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::section::{self, HasRaw, RawArgs, SectionError, sealed};
+use crate::section::{self, HasRaw, RawArgs, SectionError};
 
 /// What other libraries enqueue, on whatever [`Enqueue`] is for, where the backend [has raw sections](HasRaw).
 pub trait EnqueueRaw<B: Backend>: Enqueue<B> {
@@ -76,10 +76,7 @@ pub trait EnqueueRaw<B: Backend>: Enqueue<B> {
     unsafe fn raw<A, K>(
         &mut self,
         args: A,
-        section: impl FnOnce(
-            &<B as sealed::HasRaw>::RawQueue,
-            <A as sealed::RawArgs<B>>::Addresses,
-        ) -> Result<K, SectionError>,
+        section: impl FnOnce(&B::RawQueue, A::Addresses) -> Result<K, SectionError>,
     ) -> Result<()>
     where
         B: HasRaw,

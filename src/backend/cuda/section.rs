@@ -66,12 +66,12 @@ impl Idle {
     }
 }
 
-impl HasRaw for Cuda {}
+impl HasRaw for Cuda {
+    type RawQueue = Arc<CudaStream>;
+}
 
 #[diagnostic::do_not_recommend]
 impl sealed::HasRaw for Cuda {
-    type RawQueue = Arc<CudaStream>;
-
     fn capture<K: Send + 'static>(
         &self,
         runs: Runs,
