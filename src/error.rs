@@ -423,7 +423,6 @@ impl Error {
             | Error::StillRecording { .. }
             | Error::WrongPhase { .. }
             | Error::NotOpen { .. }
-            | Error::SectionBroken { .. }
             | Error::SectionAllocates { .. }
             | Error::InCallback { .. } => ErrorKind::Misuse,
             Error::Limit { .. }
@@ -442,6 +441,7 @@ impl Error {
             | Error::CallbackPanicked { .. }
             | Error::CheckPanicked { .. }
             | Error::SectionPanicked { .. }
+            | Error::SectionBroken { .. }
             | Error::Driver { .. } => ErrorKind::Failed,
             Error::Doomed { cause, .. } => cause.kind(),
             Error::Evicted { .. } => ErrorKind::Evicted,

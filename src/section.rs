@@ -75,9 +75,11 @@ pub trait RawArg<B: Backend>: sealed::RawArg<B> {
     fn address(of: &mut Places<'_>) -> Self::Address;
 }
 
-/// An argument of a raw section that it overwrites: every element, without reading any.
+/// An argument of a raw section that it overwrites: every element, without reading any that it did not write itself.
 ///
-/// As for [`Out`](crate::Out), a broken promise shows stale bytes of this process.
+/// Also for a workspace, whose contents mean nothing before the section and after it: as `&mut`, one that nothing ever
+/// wrote would keep the section from running. As for [`Out`](crate::Out), a broken promise shows stale bytes of this
+/// process.
 #[derive(Debug)]
 pub struct Overwrite<D>(pub D);
 

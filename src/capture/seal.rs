@@ -277,11 +277,12 @@ impl<'r, B: Backend> Sealing<'r, B> {
         Ok(contents)
     }
 
-    /// What holds nothing from one replay to the next: what nobody holds, and the arenas of embedded children.
+    /// What holds nothing from one replay to the next: what nobody holds, and the same of embedded children.
     fn fleeting(&self, contents: &[Option<Arc<Contents<B>>>]) -> Vec<Fleeting<B>> {
         let allocs = self.fates.iter().zip(&self.recorder.allocs).zip(contents);
         let fleeting = allocs.filter(|((fate, touched), _)| {
-            matches!(fate, Fate::Temporary | Fate::Placed) || touched.alloc.is_arena
+            let nobodys = matches!(fate, Fate::Temporary | Fate::Placed);
+            nobodys || touched.alloc.is_arena || touched.alloc.state.lock().is_lone
         });
         fleeting
             .filter_map(|((_, touched), contents)| {
@@ -369,6 +370,8 @@ impl<'r, B: Backend> Sealing<'r, B> {
     ) -> Arc<GraphOrder> {
         let _everything = enter_all(&self.core.device);
         survivors.reserved.drain(..).for_each(|(alloc, reserved)| alloc.place(reserved));
+        let placed = self.fates.iter().zip(&self.recorder.allocs).filter(|(fate, _)| **fate == Fate::Placed);
+        placed.for_each(|(_, touched)| touched.alloc.state.lock().is_lone = true);
         let order = GraphOrder::new(self.core.slot, Marks::default());
         for (alloc, ranges) in members.iter().zip(footprints) {
             let mut state = alloc.state.lock();

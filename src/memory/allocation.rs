@@ -50,6 +50,8 @@ pub(crate) struct State<B: Backend> {
     pub(crate) home: Home<B>,
     pub(crate) uses: Uses,
     members: SmallVec<[Membership; 1]>,
+    /// Whether it belongs to a graph that alone knows it, so that its contents mean nothing between two replays.
+    pub(crate) is_lone: bool,
     /// How many open windows and raw addresses hold the bytes where they are.
     pub(crate) pins: u32,
 }
@@ -171,6 +173,7 @@ impl<B: Backend> Allocation<B> {
                 home,
                 uses,
                 members: SmallVec::new(),
+                is_lone: false,
                 pins: 0,
             }),
         })

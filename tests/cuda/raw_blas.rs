@@ -16,12 +16,18 @@ use crate::support::{Buf, eventually, written};
 /// Rows of A and C, columns of A and rows of B, columns of B and C.
 const SHAPE: (usize, usize, usize) = (256, 512, 128);
 
+/// Bytes of a workspace.
+const WORKSPACE: usize = 8 << 20;
+
 /// A handle of cuBLAS with a workspace of ours.
 struct Blas {
     handle: sys::cublasHandle_t,
     workspace: RawBuffer<Cuda>,
     dropped: Arc<AtomicUsize>,
 }
+
+/// The places of A, B and C.
+type Places<'p> = (&'p Address<f32>, &'p Address<f32>, &'p AddressMut<f32>);
 
 // SAFETY: cuBLAS lets any thread use a handle; these tests use it on one at a time.
 unsafe impl Send for Blas {}
@@ -32,27 +38,29 @@ impl Blas {
     fn new(stream: &mut impl Enqueue<Cuda>, dropped: &Arc<AtomicUsize>) -> Self {
         // The handle is for the context that is current.
         CudaContext::new(0).unwrap().bind_to_thread().unwrap();
-        let workspace = stream.alloc_scratch::<u8>(8 << 20).unwrap().raw().unwrap();
+        let workspace = stream.alloc_scratch::<u8>(WORKSPACE).unwrap().raw().unwrap();
         Blas { handle: result::create_handle().unwrap(), workspace, dropped: dropped.clone() }
     }
 
-    /// Enqueues `c = a b` on `queue`, all in columns.
-    fn multiply(
+    /// Enqueues `c = a b` on `queue`, all in columns, with the workspace that the handle owns.
+    fn multiply(&self, queue: &CudaStream, places: Places<'_>) -> Result<(), SectionError> {
+        self.multiply_in(queue, places, (self.workspace.address(), self.workspace.len_bytes()))
+    }
+
+    fn multiply_in(
         &self,
         queue: &CudaStream,
-        a: &Address<f32>,
-        b: &Address<f32>,
-        c: &AddressMut<f32>,
+        (a, b, c): Places<'_>,
+        (workspace, bytes): (u64, usize),
     ) -> Result<(), SectionError> {
         let (m, k, n) = SHAPE;
         assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n));
         let (m, k, n) = (m as i32, k as i32, n as i32);
-        let (workspace, bytes) = (self.workspace.address(), self.workspace.len_bytes());
         let workspace = std::ptr::without_provenance_mut(workspace as usize);
         let (same, alpha, beta) = (sys::cublasOperation_t::CUBLAS_OP_N, 1.0, 0.0);
         // SAFETY: a live handle and stream. It takes the workspace away.
         unsafe { result::set_stream(self.handle, queue.cu_stream().cast()) }?;
-        // SAFETY: the memory stays where it is for as long as `self`.
+        // SAFETY: by the callers' word the memory stays where it is for as long as the section.
         unsafe { sys::cublasSetWorkspace_v2(self.handle, workspace, bytes) }.result()?;
         // SAFETY: the matrices are as large as was checked; the two numbers are read at once.
         unsafe {
@@ -83,7 +91,7 @@ fn gemm(
     // holds; and that is returned. Sections share one token, so that nothing else uses the workspace at the same time.
     unsafe {
         s.raw((a, b, Overwrite(c)), move |queue, (a, b, c)| {
-            blas.multiply(queue, &a, &b, &c)?;
+            blas.multiply(queue, (&a, &b, &c))?;
             Ok(blas)
         })
     }
@@ -172,6 +180,36 @@ fn a_recorded_product_owns_its_handle_and_workspace_and_follows_its_inputs() {
     assert!(eventually(|| dropped.load(Ordering::SeqCst) == 1));
 }
 
+/// Nobody holds the workspace at the end: the plan of the arena must leave it alone, and so must every other graph.
+#[test]
+fn a_workspace_born_in_the_recording_is_the_graphs_own() {
+    let device = blas!();
+    let mut stream = device.stream().unwrap();
+    let mut matrices = Matrices::new(&mut stream, 1);
+    let blas = Arc::new(Blas::new(&mut stream, &Arc::default()));
+    let (mut child, ()) = stream
+        .record(|work| {
+            let mut workspace = work.alloc_scratch::<u8>(WORKSPACE)?;
+            let (Matrices { a, b, c }, blas) = (&mut matrices, blas.clone());
+            // SAFETY: as in `gemm`, with the workspace among the arguments.
+            unsafe {
+                work.raw((&*a, &*b, Overwrite(c), &mut workspace), move |queue, (a, b, c, workspace)| {
+                    blas.multiply_in(queue, (&a, &b, &c), (workspace.get(), workspace.len()))?;
+                    Ok(blas)
+                })
+            }
+        })
+        .unwrap();
+    let (mut graph, ()) = stream.record(|work| work.embed(&mut child)).unwrap();
+    drop(child);
+    for seed in 2..5 {
+        matrices.write(&mut stream, seed);
+        stream.fill(&mut matrices.c, f32::NAN).unwrap();
+        graph.replay(&mut stream).unwrap().wait().unwrap();
+        assert!(matrices.is_right(&mut stream, seed));
+    }
+}
+
 #[test]
 fn a_product_is_right_eagerly_and_prepared_on_two_streams() {
     let device = blas!();
@@ -223,7 +261,7 @@ fn products_on_two_handles_with_two_tokens_are_right_and_have_no_edge() {
                 // SAFETY: as in `gemm`, with a token for each handle.
                 unsafe {
                     work.raw((&*a, &*b, Overwrite(c), state), move |queue, (a, b, c, ())| {
-                        blas.multiply(queue, &a, &b, &c)?;
+                        blas.multiply(queue, (&a, &b, &c))?;
                         Ok(blas)
                     })
                 }

@@ -80,7 +80,7 @@ fn is_expected(what: &str, error: &Error) -> bool {
         "allocates" => matches!(error, Error::SectionAllocates { allocations: 1, frees: 1 }),
         _ => {
             let said = matches!(error, Error::SectionBroken { message } if message.contains("CUDA_ERROR_"));
-            said && error.kind() == ErrorKind::Misuse
+            said && error.kind() == ErrorKind::Failed
         }
     }
 }
