@@ -211,7 +211,12 @@ fn a_section_that_enqueues_nothing_is_nothing_in_its_place() {
     let mut x = written(&mut stream, &ramp(100));
     let nothing = |s: &mut Work<'_, Cuda>, x: &mut Buf<f32>| {
         // SAFETY: it enqueues nothing.
-        unsafe { s.raw((x,), |_, (x,)| Ok(assert_eq!(x.len(), 100))) }
+        unsafe {
+            s.raw((x,), |_, (x,)| {
+                assert_eq!(x.len(), 100);
+                Ok(())
+            })
+        }
     };
     stream.profile(|work| nothing(work, &mut x)).unwrap();
     let (mut graph, ()) = stream
@@ -225,11 +230,15 @@ fn a_section_that_enqueues_nothing_is_nothing_in_its_place() {
     graph.replay(&mut stream).unwrap();
     let expected: Vec<f32> = ramp(100).iter().map(|x| x + 2.0).collect();
     assert_eq!(stream.read(&x).unwrap(), expected);
+    let empty = x.slice(..0).unwrap();
     // SAFETY: it enqueues nothing.
-    unsafe {
-        stream.raw((&x.slice(..0).unwrap(),), |_, (x,)| Ok(assert_eq!((x.get(), x.is_empty()), (0, true))))
-    }
-    .unwrap();
+    let outcome = unsafe {
+        stream.raw((&empty,), |_, (x,)| {
+            assert_eq!((x.get(), x.is_empty()), (0, true));
+            Ok(())
+        })
+    };
+    outcome.unwrap();
 }
 
 /// A lock held while the user's code runs is one that the user's next call waits for.
