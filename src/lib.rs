@@ -163,9 +163,10 @@ pub mod host {
     pub type Stream<P = crate::NoCapture> = crate::Stream<P, Host>;
 }
 
-/// The CUDA backend: its options, and kernels' sources for it.
+/// The CUDA backend: its options, and arguments of raw sections for `cudarc`.
 #[cfg(feature = "cuda")]
 pub mod cuda {
+    pub use crate::backend::cuda::view::{View, ViewMut};
     pub use crate::backend::cuda::{Cuda, CudaOptions};
     #[cfg(feature = "nvrtc")]
     pub use crate::backend::cuda::{KernelCache, SourceText};

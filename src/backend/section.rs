@@ -49,8 +49,7 @@ pub trait EnqueueRaw<B: Backend>: Enqueue<B> {
     ///   [`State`](crate::State) that both name, or behind the one that unnamed sections share;
     /// - keeps to all this however often it runs, whatever bytes the arguments hold, and ends.
     ///
-    /// What `section` returns must be fit to be dropped on another thread than that of its last user, and what it does
-    /// at once, without a queue, must not touch the arguments' memory.
+    /// What it does at once, without a queue, does not touch the arguments' memory.
     ///
     /// # Examples
     /// ```no_run
@@ -60,16 +59,19 @@ pub trait EnqueueRaw<B: Backend>: Enqueue<B> {
     /// use dacapo::cuda::Cuda;
     /// use dacapo::{EnqueueRaw, Overwrite, prelude::*};
     ///
-    /// /// Copies by a call of the driver's, as any library's call would be made.
-    /// fn copy(s: &mut impl Enqueue<Cuda>, x: &Buffer<f32, Cuda>, y: &mut Buffer<f32, Cuda>) -> dacapo::Result<()> {
-    ///     let section = |queue: &std::sync::Arc<cudarc::driver::CudaStream>, (x, y): (dacapo::Address<f32>, dacapo::AddressMut<f32>)| {
-    ///         let bytes = x.len().min(y.len()) * size_of::<f32>();
-    ///         // SAFETY: both addresses have as many bytes.
-    ///         unsafe { sys::cuMemcpyDtoDAsync_v2(y.get(), x.get(), bytes, queue.cu_stream()) }.result()?;
-    ///         Ok(())
-    ///     };
-    ///     // SAFETY: one copy, on the queue, of one argument to the other.
-    ///     unsafe { s.raw((x, Overwrite(y)), section) }
+    /// type Buf = Buffer<f32, Cuda>;
+    ///
+    /// /// Copies by a call of the driver's; another library's call is made in the same way.
+    /// fn copy(s: &mut impl Enqueue<Cuda>, x: &Buf, y: &mut Buf) -> dacapo::Result<()> {
+    ///     // SAFETY: one copy, on the queue, of as many bytes of what is read as what is overwritten has.
+    ///     unsafe {
+    ///         s.raw((x, Overwrite(y)), |queue, (x, y)| {
+    ///             assert_eq!(x.len(), y.len());
+    ///             let bytes = x.len() * size_of::<f32>();
+    ///             sys::cuMemcpyDtoDAsync_v2(y.get(), x.get(), bytes, queue.cu_stream()).result()?;
+    ///             Ok(())
+    ///         })
+    ///     }
     /// }
     /// # }
     /// ```

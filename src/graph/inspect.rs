@@ -13,7 +13,7 @@ use crate::graph::flow::Use;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
-    /// The kernel's name, or what is done: `copy`, `fill`, `write`, `host call`.
+    /// The kernel's name, or what is done: `copy`, `fill`, `write`, `host call`, `raw`.
     pub name: String,
     /// Bytes that it reads and bytes that it writes, as its arguments say.
     pub bytes: (usize, usize),

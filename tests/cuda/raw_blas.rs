@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cudarc::cublas::{result, sys};
+use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, result, sys};
 use cudarc::driver::{CudaContext, CudaStream};
 use dacapo::cuda::Cuda;
 use dacapo::prelude::*;
@@ -274,4 +274,42 @@ fn products_on_two_handles_with_two_tokens_are_right_and_have_no_edge() {
         graph.replay(&mut stream).unwrap();
         assert!(pairs.iter().enumerate().all(|(n, pair)| pair.is_right(&mut stream, 10 * n + round)));
     }
+}
+
+/// The calls of `cudarc` take its own types, which a section has no other way to come by.
+#[test]
+fn an_argument_is_one_of_the_safe_wrappers_of_cudarc_too() {
+    let device = blas!();
+    let mut stream = device.stream().unwrap();
+    let mut matrices = Matrices::new(&mut stream, 1);
+    CudaContext::new(0).unwrap().bind_to_thread().unwrap();
+    let mut wrapper = CudaBlas::new(CudaContext::new(0).unwrap().default_stream()).unwrap();
+    let (mut graph, ()) = stream
+        .record(|work| {
+            let mut workspace = work.alloc_scratch::<u8>(WORKSPACE)?;
+            let (Matrices { a, b, c }, args) = (&mut matrices, &mut workspace);
+            // SAFETY: as in `gemm`, with the workspace among the arguments; the views are used here alone.
+            unsafe {
+                work.raw((&*a, &*b, Overwrite(c), args), move |queue, (a, b, mut c, workspace)| {
+                    wrapper.set_stream(queue.clone())?;
+                    let place = workspace.as_mut_ptr().cast();
+                    sys::cublasSetWorkspace_v2(*wrapper.handle(), place, workspace.len()).result()?;
+                    wrapper.gemm(config(), &a.on(queue), &b.on(queue), &mut c.on_mut(queue))?;
+                    Ok(wrapper)
+                })
+            }
+        })
+        .unwrap();
+    for seed in 2..5 {
+        matrices.write(&mut stream, seed);
+        graph.replay(&mut stream).unwrap().wait().unwrap();
+        assert!(matrices.is_right(&mut stream, seed));
+    }
+}
+
+fn config() -> GemmConfig<f32> {
+    let (m, k, n) = SHAPE;
+    let (m, k, n) = (m as i32, k as i32, n as i32);
+    let same = sys::cublasOperation_t::CUBLAS_OP_N;
+    GemmConfig { transa: same, transb: same, m, n, k, alpha: 1.0, lda: m, ldb: k, beta: 0.0, ldc: m }
 }

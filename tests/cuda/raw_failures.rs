@@ -184,6 +184,31 @@ fn somebody_elses_capture_in_global_mode_outlives_sections() {
     });
 }
 
+/// Whoever evicts a window takes what it holds while its owner is in the middle of a section.
+#[test]
+fn a_window_that_is_evicted_in_the_middle_of_a_section_is_gone_after_it() {
+    let (device, _) = crate::device!();
+    let mut stream = device.stream().unwrap();
+    let x = written(&mut stream, &ramp(100));
+    let before = device.memory_usage().in_use;
+    let mut recording = stream.prepare().unwrap().begin().unwrap();
+    let window = recording.window().unwrap();
+    let mut born = recording.alloc::<f32>(100).unwrap();
+    let section = |queue: &Arc<CudaStream>, (x, y): (_, _)| {
+        device.evict(window)?;
+        copied(queue, &x, &y)
+    };
+    // SAFETY: one copy, on the queue, from what is read to what is overwritten.
+    let refused = unsafe { recording.raw((&x, Overwrite(&mut born)), section) };
+    assert!(matches!(refused, Err(Error::Evicted { .. })), "{refused:?}");
+    let (mut stream, error) = recording.end().unwrap_err().into_parts();
+    assert!(matches!(error, Error::Evicted { .. }));
+    assert_eq!(device.memory_usage().in_use, before);
+    let mut y = stream.alloc::<f32>(100).unwrap();
+    copy(&mut stream, &x, &mut y).unwrap();
+    assert_eq!(stream.read(&y).unwrap(), ramp(100));
+}
+
 fn is_tainted<T>(outcome: Result<T, Error>) -> bool {
     matches!(outcome, Err(Error::Tainted { cause }) if matches!(*cause, Error::LengthMismatch { .. }))
 }

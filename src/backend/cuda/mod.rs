@@ -27,6 +27,7 @@ pub(crate) mod source;
 pub(crate) mod sys;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod text;
+pub(crate) mod view;
 pub(crate) mod watch;
 
 use std::sync::Arc;
