@@ -12,7 +12,7 @@ use static_assertions::assert_impl_all;
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::retire::Retired;
-use crate::backend::cuda::{Cuda, Machine};
+use crate::backend::cuda::{Cuda, Machine, exit};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault};
 use crate::callback::panic_message;
@@ -92,6 +92,8 @@ impl sealed::HasRaw for Cuda {
             Ok(Err(error)) => return Err(Error::step(error)),
             Err(panic) => return Err(Error::SectionPanicked { message: panic_message(panic) }),
         };
+        // What is kept may be a library's, which is loaded by now.
+        exit::renew();
         let mut parts = Parts { graph: ended?, kept: Some(Box::new(kept)), ..Parts::default() };
         let census = Census::of(&parts.graph).map_err(absorb)?;
         census.refuse()?;
