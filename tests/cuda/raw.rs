@@ -276,6 +276,43 @@ fn inside_a_section_other_streams_can_do_everything() {
     assert_eq!(a.read(&y).unwrap(), ramp(100));
 }
 
+/// One stream for all captures would mix what several threads enqueue, or refuse one of them.
+#[test]
+fn sections_of_several_threads_are_captured_at_once_and_each_by_itself() {
+    let (device, _) = crate::device!();
+    std::thread::scope(|scope| {
+        for thread in 1..=4 {
+            let device = &device;
+            scope.spawn(move || {
+                let mut stream = device.stream().unwrap();
+                let mut x = stream.alloc::<f32>(1000).unwrap();
+                let mut y = stream.alloc::<f32>(1000).unwrap();
+                let mut kept = Vec::new();
+                for round in 0..50 {
+                    let value = (1000 * thread + round) as f32;
+                    stream.fill(&mut x, value).unwrap();
+                    copy(&mut stream, &x, &mut y).unwrap();
+                    assert_eq!(stream.read(&y).unwrap(), [value; 1000]);
+                    let (mut graph, born) = stream
+                        .record(|work| {
+                            let mut born = work.alloc_scratch(1000)?;
+                            copy(work, &x, &mut born)?;
+                            Ok(born)
+                        })
+                        .unwrap();
+                    graph.replay(&mut stream).unwrap();
+                    assert_eq!(stream.read(&born).unwrap(), [value; 1000]);
+                    // Some live for a while, so that they come and go in another order than they were made in.
+                    kept.push(graph);
+                    if round % 7 == 0 {
+                        kept.clear();
+                    }
+                }
+            });
+        }
+    });
+}
+
 /// The other library's own graphs are captured as one, too.
 #[test]
 fn a_section_may_launch_a_graph_and_call_the_host() {
