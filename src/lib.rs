@@ -54,6 +54,11 @@
 //! See [`Error`] and [`ErrorKind`]. An operation that fails taints the bytes that it was to write: reading them returns
 //! the first cause, until they are written again in full.
 //!
+//! # Other libraries, and what no argument shows
+//!
+//! [`EnqueueRaw::raw`] makes one operation of what another library enqueues, on a backend that [has](HasRaw) queues for it.
+//! Operations that share something which is no argument name a [`State`] token, and keep their order.
+//!
 //! # Memory
 //!
 //! Each slot of a device has a pool. Freed bytes go back to it at once, together with the uses that are still in flight,

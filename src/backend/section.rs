@@ -20,7 +20,8 @@ pub trait EnqueueRaw<B: Backend>: Enqueue<B> {
     ///
     /// **What `section` returns is kept** until the device is past the operation, or past the last replay of the last
     /// graph that holds it: a workspace, a handle, a [`RawBuffer`](crate::RawBuffer). It is then dropped on a thread of the
-    /// library's, where every call of this crate returns [`Error::InCallback`](crate::Error::InCallback). A `Buffer` that
+    /// library's, where every call of this crate returns [`Error::InCallback`](crate::Error::InCallback); on a lost device,
+    /// never. A `Buffer` that
     /// is only returned may be moved meanwhile: pass it as an argument, or return its [`raw`](crate::Buffer::raw).
     ///
     /// **Sections keep their order.** Libraries keep state behind a handle, so that the sections of one device run one after
