@@ -74,7 +74,7 @@ fn a_section_runs_in_its_place_in_every_phase_and_on_every_replay() {
 /// Sections of one library share what is behind its handle, and no argument shows it.
 #[test]
 fn sections_have_an_edge_between_them_unless_they_name_tokens_of_their_own() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let x = written(&mut stream, &ramp(100));
     let mut y: Vec<Buf<f32>> = (0..4).map(|_| stream.alloc(100).unwrap()).collect();
@@ -133,7 +133,7 @@ fn win_01_a_buffer_born_in_the_window_may_be_an_argument_in_sizes_never_seen_bef
 /// Memory that was given away early stayed held when there never was a graph.
 #[test]
 fn a_recording_that_never_seals_gives_back_what_it_placed() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let x = written(&mut stream, &ramp(1000));
     let before = device.memory_usage().in_use;
@@ -163,7 +163,7 @@ impl Drop for Kept {
 /// A workspace that went with the user's handle is written by the next replay.
 #[test]
 fn what_a_section_returns_lives_until_the_last_replay_of_the_last_graph_has_passed() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let x = written(&mut stream, &ramp(100));
     let mut y = stream.alloc::<f32>(100).unwrap();
@@ -279,7 +279,7 @@ fn inside_a_section_other_streams_can_do_everything() {
 /// One stream for all captures would mix what several threads enqueue, or refuse one of them.
 #[test]
 fn sections_of_several_threads_are_captured_at_once_and_each_by_itself() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     std::thread::scope(|scope| {
         for thread in 1..=4 {
             let device = &device;
@@ -313,54 +313,89 @@ fn sections_of_several_threads_are_captured_at_once_and_each_by_itself() {
     });
 }
 
-/// The other library's own graphs are captured as one, too.
+extern "C" fn count(data: *mut std::ffi::c_void) {
+    // SAFETY: the test passes the address of a counter that is never dropped.
+    unsafe { &*data.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
+}
+
+/// A call that the graph makes itself may wait for its user, who may wait for what comes before it.
 #[test]
-fn a_section_may_launch_a_graph_and_call_the_host() {
-    extern "C" fn count(data: *mut std::ffi::c_void) {
-        // SAFETY: the test passes the address of a counter that is never dropped.
-        unsafe { &*data.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
-    }
-    let (device, _) = crate::device!();
+fn a_section_may_call_the_host() {
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let x = written(&mut stream, &ramp(100));
     let mut y = stream.alloc::<f32>(100).unwrap();
     let counter: &'static AtomicUsize = Box::leak(Box::default());
-    let data = std::ptr::from_ref(counter).cast_mut().cast::<std::ffi::c_void>();
-    let data = data.expose_provenance();
-    let (mut graph, ()) = stream
-        .record(|work| {
-            // SAFETY: a graph of one copy from what is read to what is overwritten, and a call with an address that is
-            // always good, both on the queue. The executable lives as long as the process.
-            unsafe {
-                work.raw((&x, Overwrite(&mut y)), |queue, (x, y)| {
-                    let (mut inner, mut node) = (std::ptr::null_mut(), std::ptr::null_mut());
-                    sys::cuGraphCreate(&mut inner, 0).result()?;
-                    let set = sys::CUDA_MEMSET_NODE_PARAMS {
-                        dst: y.get(),
-                        pitch: 0,
-                        value: 1f32.to_bits(),
-                        elementSize: 4,
-                        width: y.len(),
-                        height: 1,
-                    };
-                    let context = queue.context().cu_ctx();
-                    sys::cuGraphAddMemsetNode(&mut node, inner, std::ptr::null(), 0, &set, context)
-                        .result()?;
-                    let mut exec = std::ptr::null_mut();
-                    sys::cuGraphInstantiateWithFlags(&mut exec, inner, 0).result()?;
-                    copied(queue, &x, &y)?;
-                    sys::cuGraphLaunch(exec, queue.cu_stream()).result()?;
-                    let data = std::ptr::with_exposed_provenance_mut(data);
-                    sys::cuLaunchHostFunc(queue.cu_stream(), Some(count), data).result()?;
-                    Ok(())
-                })
-            }
-        })
-        .unwrap();
+    let data = std::ptr::from_ref(counter).cast_mut().expose_provenance();
+    let mut section = |work: &mut Work<'_, Cuda>| {
+        // SAFETY: as in `copy`, and a call with an address that is always good.
+        unsafe {
+            work.raw((&x, Overwrite(&mut y)), |queue, (x, y)| {
+                copied(queue, &x, &y)?;
+                let data = std::ptr::with_exposed_provenance_mut(data);
+                sys::cuLaunchHostFunc(queue.cu_stream(), Some(count), data).result()?;
+                Ok(())
+            })
+        }
+    };
+    stream.profile(&mut section).unwrap();
+    assert_eq!(counter.load(Ordering::SeqCst), 1);
+    let (mut graph, ()) = stream.record(&mut section).unwrap();
+    for n in 2..5 {
+        stream.fill(&mut y, 0.0).unwrap();
+        graph.replay(&mut stream).unwrap().wait().unwrap();
+        assert_eq!(stream.read(&y).unwrap(), ramp(100));
+        assert_eq!(counter.load(Ordering::SeqCst), n);
+    }
+}
+
+/// A graph that fills with ones, to be made a part of another.
+fn filling(y: &AddressMut<f32>, context: sys::CUcontext) -> Result<sys::CUgraph, SectionError> {
+    let (mut graph, mut node) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let (dst, width) = (y.get(), y.len());
+    let set = sys::CUDA_MEMSET_NODE_PARAMS {
+        dst,
+        pitch: 0,
+        value: 1f32.to_bits(),
+        elementSize: 4,
+        width,
+        height: 1,
+    };
+    // SAFETY: a place for a handle; there are no flags.
+    unsafe { sys::cuGraphCreate(&mut graph, 0) }.result()?;
+    // SAFETY: a place for a handle, and the elements of an argument.
+    unsafe { sys::cuGraphAddMemsetNode(&mut node, graph, std::ptr::null(), 0, &set, context) }.result()?;
+    Ok(graph)
+}
+
+/// What a library adds to the capture itself, a graph of its own for example, is a part of it.
+#[test]
+fn a_section_may_hold_a_graph_of_the_librarys() {
+    let device = crate::bare!();
+    let mut stream = device.stream().unwrap();
+    let mut y = stream.alloc::<f32>(100).unwrap();
+    let mut section = |work: &mut Work<'_, Cuda>| {
+        // SAFETY: a graph that fills what is overwritten, as a part of what is captured.
+        unsafe {
+            work.raw((Overwrite(&mut y),), |queue, (y,)| {
+                let inner = filling(&y, queue.context().cu_ctx())?;
+                let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+                let (mut graph, mut node) = (std::ptr::null_mut(), std::ptr::null_mut());
+                let (id, nodes, count) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+                let stream = queue.cu_stream();
+                sys::cuStreamGetCaptureInfo_v2(stream, &mut status, id, &mut graph, nodes, count).result()?;
+                sys::cuGraphAddChildGraphNode(&mut node, graph, std::ptr::null(), 0, inner).result()?;
+                sys::cuGraphDestroy(inner).result()?;
+                Ok(())
+            })
+        }
+    };
+    stream.profile(&mut section).unwrap();
+    let (mut graph, ()) = stream.record(&mut section).unwrap();
+    assert_eq!(stream.read(&y).unwrap(), [1.0; 100]);
     for _ in 0..3 {
         stream.fill(&mut y, 0.0).unwrap();
         graph.replay(&mut stream).unwrap();
         assert_eq!(stream.read(&y).unwrap(), [1.0; 100]);
     }
-    assert_eq!(counter.load(Ordering::SeqCst), 3);
 }

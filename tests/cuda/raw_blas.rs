@@ -116,7 +116,7 @@ fn product(a: &[f32], b: &[f32]) -> Vec<f32> {
 /// The device, and whether there is cuBLAS; where there is not, the test says so, or fails.
 macro_rules! blas {
     () => {{
-        let (device, _) = crate::device!();
+        let device = crate::bare!();
         // SAFETY: looks whether the dynamic linker finds the library, whose initialisers run.
         if !unsafe { sys::is_culib_present() } {
             let required = std::env::var("DACAPO_REQUIRE").is_ok_and(|what| what.contains("cuda"));

@@ -128,7 +128,7 @@ const BROKEN: [(&str, Section); 7] = [
 /// E31: a graph that allocates replays once. E10, E12: a capture that stays open takes whatever is enqueued next.
 #[test]
 fn e31_a_section_that_breaks_is_an_error_with_its_cause_and_the_next_one_works() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let mut x = written(&mut stream, &ramp(100));
     for (what, section) in BROKEN {
@@ -146,7 +146,7 @@ fn e31_a_section_that_breaks_is_an_error_with_its_cause_and_the_next_one_works()
 /// A graph that misses an operation is never sealed.
 #[test]
 fn e31_a_section_that_breaks_dooms_its_recording_and_no_other() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let (mut stream, mut other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut x = written(&mut stream, &ramp(100));
     let mut y = other.alloc::<f32>(100).unwrap();
@@ -173,7 +173,7 @@ fn e31_a_section_that_breaks_dooms_its_recording_and_no_other() {
 /// In the global mode, a call of any thread that the driver deems unsafe fails, and ends the capture.
 #[test]
 fn somebody_elses_capture_in_global_mode_outlives_sections() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let mut x = written(&mut stream, &ramp(100));
     let ((begun, wait_begun), (finish, wait_finish)) = (channel(), channel::<()>());
@@ -218,7 +218,7 @@ fn somebody_elses_capture_in_global_mode_outlives_sections() {
 /// Whoever evicts a window takes what it holds while its owner is in the middle of a section.
 #[test]
 fn a_window_that_is_evicted_in_the_middle_of_a_section_is_gone_after_it() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let x = written(&mut stream, &ramp(100));
     let before = device.memory_usage().in_use;
@@ -247,7 +247,7 @@ fn is_tainted<T>(outcome: Result<T, Error>) -> bool {
 /// A library's result on bytes that were never written looks like any other.
 #[test]
 fn a_section_that_reads_what_was_never_written_is_skipped_and_passes_that_on() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let mut x = written(&mut stream, &ramp(100));
     let mut y = stream.alloc::<f32>(100).unwrap();
@@ -267,7 +267,7 @@ fn a_section_that_reads_what_was_never_written_is_skipped_and_passes_that_on() {
 /// What was submitted before the callback ran computed with bytes that it never wrote.
 #[test]
 fn a_late_failure_goes_through_a_section() {
-    let (device, _) = crate::device!();
+    let device = crate::bare!();
     let mut stream = device.stream().unwrap();
     let (mut x, mut y) = (written(&mut stream, &ramp(10)), written(&mut stream, &ramp(10)));
     let mut z = written(&mut stream, &ramp(10));
