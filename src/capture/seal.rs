@@ -10,7 +10,6 @@ use crate::access::Access;
 use crate::backend::command::Scalars;
 use crate::backend::{ArgBlock, Backend, Command, Contents, Fleeting, Region};
 use crate::callback;
-use crate::capture::early::Early;
 use crate::capture::options::{CaptureOptions, Order};
 use crate::capture::recorder::{Kind, Node, Recorder, summary};
 use crate::capture::window::{WindowGuard, retire};
