@@ -74,6 +74,10 @@ impl Context {
         self.ordinal
     }
 
+    pub(crate) fn device(&self) -> sys::CUdevice {
+        self.device
+    }
+
     pub(crate) fn raw(&self) -> sys::CUcontext {
         self.raw
     }

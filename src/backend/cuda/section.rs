@@ -5,11 +5,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaStream, sys};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, sys};
 use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
-use crate::backend::cuda::context::{Context, check};
+use crate::backend::cuda::context::{Context, check, fault};
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::{Cuda, Machine, exit};
@@ -250,12 +250,21 @@ impl Drop for Capture<'_> {
 
 /// A stream of its own, in a hold of its own on the device's context, where cudarc notes no other's errors.
 fn private(context: &Context) -> Result<Arc<CudaStream>, Fault> {
-    let fault =
-        |error: cudarc::driver::DriverError| crate::backend::cuda::context::fault(Call::Section, error.0);
-    let own = CudaContext::new(context.ordinal()).map_err(fault)?;
+    let refused = |error: DriverError| fault(Call::Section, error.0);
+    let primary = CudaContext::new(context.ordinal()).map_err(refused)?;
+    let own = if primary.cu_ctx() == context.raw() { primary } else { borrowed(context).map_err(refused)? };
     // SAFETY: slices of this context would not order their uses on several streams. It has one, on which nothing runs.
     unsafe { own.disable_event_tracking() };
-    own.new_stream().map_err(fault)
+    own.new_stream().map_err(refused)
+}
+
+/// A handle of cudarc's for a context that is not the device's primary one, and that somebody else destroys.
+fn borrowed(context: &Context) -> std::result::Result<Arc<CudaContext>, DriverError> {
+    // SAFETY: a live context of this device. The handle would destroy it with its last reference, which there never is.
+    let handle =
+        unsafe { CudaContext::from_raw_context(context.ordinal(), context.device(), context.raw()) }?;
+    std::mem::forget(handle.clone());
+    Ok(handle)
 }
 
 /// What kinds of nodes a captured graph has.
