@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cudarc::driver::{CudaStream, sys};
 use dacapo::cuda::Cuda;
 use dacapo::prelude::*;
-use dacapo::{Address, AddressMut, EnqueueRaw, Error, Overwrite, SectionError, State};
+use dacapo::{Address, AddressMut, AllocationMode, EnqueueRaw, Error, Overwrite, SectionError, State};
 
 use crate::support::{Buf, Gate, Kernels, eventually, ramp, written};
 
@@ -260,11 +260,7 @@ fn inside_a_section_other_streams_can_do_everything() {
                 let (mut graph, ()) = b.record(|work| copy(work, &own, &mut other))?;
                 graph.replay(&mut b)?;
                 assert_eq!(b.read(&other)?[..2], [2.0, 3.0]);
-                let again = Kernels::load(&device);
-                b.launch(&again.inc, Grid::covering(100), (&mut other, Len))?;
                 b.sync()?;
-                drop((graph, own));
-                b.memory_cleanup()?;
                 Ok(())
             })
         }
@@ -311,6 +307,29 @@ fn sections_of_several_threads_are_captured_at_once_and_each_by_itself() {
             });
         }
     });
+}
+
+/// The driver in its usual mode refuses both while a stream captures, and ends that capture.
+#[test]
+fn inside_a_section_programs_are_loaded_and_memory_comes_and_goes() {
+    let device = crate::bare!();
+    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+    let x = written(&mut a, &ramp(100));
+    let mut y = a.alloc::<f32>(100).unwrap();
+    // SAFETY: as in `copy`; what goes on beside it has memory of its own.
+    let outcome = unsafe {
+        a.raw((&x, Overwrite(&mut y)), |queue, (x, y)| {
+            let k = Kernels::load(&device);
+            let mut own = b.allocating(AllocationMode::Dedicated, |work| work.alloc::<f32>(1 << 20))?;
+            b.launch(&k.inc, Grid::covering(1 << 20), (&mut own, Len))?;
+            b.sync()?;
+            drop((k, own));
+            b.memory_cleanup()?;
+            copied(queue, &x, &y)
+        })
+    };
+    outcome.unwrap();
+    assert_eq!(a.read(&y).unwrap(), ramp(100));
 }
 
 extern "C" fn count(data: *mut std::ffi::c_void) {
