@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
 use crate::backend::cuda::queue::Shared;
-use crate::backend::cuda::sys;
 use crate::backend::cuda::section::Parts;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Machine, exit};
 use crate::callback::{OnDevice, shielded};
 

@@ -5,13 +5,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaStream, DriverError, sys};
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
 use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
 use crate::backend::cuda::context::{Context, check, fault};
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::retire::Retired;
+use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine, exit};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault};
