@@ -15,14 +15,14 @@ pub trait EnqueueRaw<B: Backend>: Enqueue<B> {
     /// `&Arc<CudaStream>` of `cudarc`, whose context is current) and where the arguments are: a tuple of the same shape, see
     /// [`RawArg`](crate::RawArg). What it enqueues there is captured and not run: it runs in this operation's place in the
     /// order of things, by the access of its arguments, and on every replay if the stream records; if what the section
-    /// reads was never written, it is skipped. In a graph it is one node. A buffer born in the recording gets memory of its
+    /// reads was never written, what it writes counts as not written either. In a graph it is one node. A buffer born in the recording gets memory of its
     /// own here, outside the graph's arena, since its address is given away.
     ///
     /// **What `section` returns is kept** until the device is past the operation, or past the last replay of the last
     /// graph that holds it: a workspace, a handle, a [`RawBuffer`](crate::RawBuffer). It is then dropped on a thread of the
     /// library's, where every call of this crate returns [`Error::InCallback`](crate::Error::InCallback); on a lost device,
-    /// never. A `Buffer` that
-    /// is only returned may be moved meanwhile: pass it as an argument, or return its [`raw`](crate::Buffer::raw).
+    /// never. A `Buffer` that is only returned may be moved meanwhile: pass it as an argument, or return its
+    /// [`raw`](crate::Buffer::raw).
     ///
     /// **Sections keep their order.** Libraries keep state behind a handle, so that the sections of one device run one after
     /// the other, in all streams and graphs. One that names [`State`](crate::State) tokens among its arguments keeps its order
