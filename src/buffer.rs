@@ -279,7 +279,7 @@ macro_rules! ends {
 
 impl<T: Pod, B: Backend> Slice<'_, T, B> {
     /// So that one macro serves every kind of source.
-    fn as_slice(&self) -> Slice<'_, T, B> {
+    pub(crate) fn as_slice(&self) -> Slice<'_, T, B> {
         *self
     }
 }

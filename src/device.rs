@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use static_assertions::assert_impl_all;
@@ -24,6 +24,7 @@ use crate::memory::tables::Tables;
 use crate::memory::{self, Memory, MemoryUsage, reaper};
 use crate::order::Mark;
 use crate::poison::Poison;
+use crate::state::State;
 use crate::stream::Stream;
 use crate::stream_id::StreamId;
 
@@ -145,6 +146,8 @@ pub(crate) struct DeviceCore<B: Backend> {
     pub(crate) pending_limit: Limit,
     /// Whose the device's own operations are, such as moves.
     pub(crate) by: Submitter,
+    /// What raw sections share that name no token of their own; made for the first of them.
+    pub(crate) sections: OnceLock<State<B>>,
     streams: AtomicU64,
     allocations: AtomicU64,
 }
@@ -239,6 +242,7 @@ impl<B: Backend> Device<B> {
             staging: Staging::new(options.staging_limit),
             pending_limit: options.pending_limit,
             by: Submitter { stream: StreamId::of_device(id), failures: Arc::new(Failures::default()) },
+            sections: OnceLock::new(),
             streams: AtomicU64::new(0),
             allocations: AtomicU64::new(0),
         });

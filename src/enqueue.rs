@@ -103,7 +103,10 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         args: A,
     ) -> Result<()> {
         let mut route = self.route("launch")?;
-        let mut problem = route.gather("launch", |into| args.gather(into));
+        let mut problem = route.gather("launch", |into| {
+            args.gather(into);
+            kernel.states.iter().for_each(|state| into.state(state));
+        });
         let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
         let of = &mut *route.core;
         lengths(params, &of.uses, &of.tables, &mut of.scalars);

@@ -281,6 +281,30 @@ pub enum Error {
         /// The panic's message.
         message: Arc<str>,
     },
+    /// A raw section panicked; what it was to write is tainted.
+    #[error("a raw section panicked: {message}")]
+    SectionPanicked {
+        /// The panic's message.
+        message: Arc<str>,
+    },
+    /// The driver gave the capture of a raw section up, because of a call inside it.
+    #[error(
+        "the driver gave up what a raw section enqueued: {message}; inside, nothing may wait for the section's queue nor for the whole context, and what other queues do for it must be joined to it"
+    )]
+    SectionBroken {
+        /// What the driver said.
+        message: Arc<str>,
+    },
+    /// A raw section allocates memory of the driver's, or frees it, in the order of its queue.
+    #[error(
+        "a raw section enqueued {allocations} allocations and {frees} releases of memory, which a graph cannot repeat; give the library a workspace: a buffer among the arguments, or memory that the section returns"
+    )]
+    SectionAllocates {
+        /// How many allocations it enqueued.
+        allocations: usize,
+        /// How many releases it enqueued.
+        frees: usize,
+    },
     /// So many replays of the graph failed after this one that it is not known any more whether this one did.
     #[error(
         "{operation}: how this replay ended is not known any more, since more than {kept} of its graph failed; wait for a ticket before that many more replays"
@@ -446,6 +470,7 @@ impl Error {
             | Error::TheirCapture { .. }
             | Error::WrongContext { .. }
             | Error::Kept { .. }
+            | Error::SectionAllocates { .. }
             | Error::InCallback { .. } => ErrorKind::Misuse,
             Error::Limit { .. }
             | Error::LayoutTooBig { .. }
@@ -462,6 +487,8 @@ impl Error {
             Error::KernelPanicked { .. }
             | Error::CallbackPanicked { .. }
             | Error::CheckPanicked { .. }
+            | Error::SectionPanicked { .. }
+            | Error::SectionBroken { .. }
             | Error::Driver { .. } => ErrorKind::Failed,
             Error::Doomed { cause, .. } => cause.kind(),
             Error::Evicted { .. } => ErrorKind::Evicted,

@@ -54,6 +54,11 @@
 //! See [`Error`] and [`ErrorKind`]. An operation that fails taints the bytes that it was to write: reading them returns
 //! the first cause, until they are written again in full.
 //!
+//! # Other libraries, and what no argument shows
+//!
+//! [`EnqueueRaw::raw`] makes one operation of what another library enqueues, on a backend that [has](HasRaw) queues for it.
+//! Operations that share something which is no argument name a [`State`] token, and keep their order.
+//!
 //! # Memory
 //!
 //! Each slot of a device has a pool. Freed bytes go back to it at once, together with the uses that are still in flight,
@@ -102,6 +107,8 @@ mod profile;
 mod raw;
 mod readback;
 mod refused;
+mod section;
+mod state;
 mod stream;
 mod stream_id;
 mod submit;
@@ -116,6 +123,7 @@ pub use any_stream::AnyStream;
 pub use backend::cuda::Cuda;
 pub use backend::host::Host;
 pub use backend::launch_unchecked::LaunchUnchecked;
+pub use backend::section::EnqueueRaw;
 pub use backend::{Backend, Call, Fault};
 pub use buffer::{Buffer, Slice, SliceMut, Source, Target};
 pub use capture::eviction::Eviction;
@@ -146,6 +154,8 @@ pub use profile::Profile;
 pub use raw::RawBuffer;
 pub use readback::ReadFuture;
 pub use refused::Refused;
+pub use section::{Address, AddressMut, HasRaw, Overwrite, RawArg, RawArgs, SectionError};
+pub use state::State;
 pub use stream::Stream;
 pub use stream_id::StreamId;
 pub use touch::Touches;
@@ -161,9 +171,10 @@ pub mod host {
     pub type Stream<P = crate::NoCapture> = crate::Stream<P, Host>;
 }
 
-/// The CUDA backend: its options, and kernels' sources for it.
+/// The CUDA backend: its options, and arguments of raw sections for `cudarc`.
 #[cfg(feature = "cuda")]
 pub mod cuda {
+    pub use crate::backend::cuda::view::{View, ViewMut};
     pub use crate::backend::cuda::{Cuda, CudaOptions};
     #[cfg(feature = "nvrtc")]
     pub use crate::backend::cuda::{KernelCache, SourceText};

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -30,6 +31,21 @@ pub struct RawBuffer<B: Backend = Host> {
 }
 
 impl<B: Backend> RawBuffer<B> {
+    /// A hold on a range of bytes.
+    pub(crate) fn hold(alloc: &Arc<Allocation<B>>, range: Range<usize>) -> Result<Self> {
+        let mut state = alloc.state.lock();
+        let address = match state.resolve("raw")? {
+            Some(contents) if !range.is_empty() => {
+                let address = B::address(&contents.page.memory, contents.offset + range.start);
+                let reason = "this backend's memory has no addresses";
+                address.ok_or(Error::Unsupported { operation: "raw", reason })?
+            }
+            _ => 0,
+        };
+        state.pins += 1;
+        Ok(RawBuffer { alloc: alloc.clone(), address, bytes: range.len() })
+    }
+
     /// The first byte's address on the device; 0 for an empty range, which lies nowhere.
     pub fn address(&self) -> u64 {
         self.address
@@ -60,17 +76,7 @@ impl<T: Pod, B: Backend> Slice<'_, T, B> {
     pub fn raw(&self) -> Result<RawBuffer<B>> {
         callback::refuse("raw")?;
         let (alloc, start, end) = self.parts();
-        let mut state = alloc.state.lock();
-        let address = match state.resolve("raw")? {
-            Some(contents) if start < end => {
-                let address = B::address(&contents.page.memory, contents.offset + start);
-                let reason = "this backend's memory has no addresses";
-                address.ok_or(Error::Unsupported { operation: "raw", reason })?
-            }
-            _ => 0,
-        };
-        state.pins += 1;
-        Ok(RawBuffer { alloc: alloc.clone(), address, bytes: end - start })
+        RawBuffer::hold(alloc, start..end)
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Barrier};
 
 use counting::{Allocations, Counting};
 use dacapo::prelude::*;
-use dacapo::{AllocationMode, CaptureOptions, DeviceOptions, Order, Recording, host::HostOptions};
+use dacapo::{AllocationMode, CaptureOptions, DeviceOptions, Order, Recording, State, host::HostOptions};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -151,15 +151,17 @@ fn scratch_that_comes_and_goes_allocates_nothing() {
 fn launches_allocate_nothing() {
     let device = device();
     let (add, mut stream) = (add(&device), device.stream().unwrap());
+    let named = add.with_state(&State::new(&device));
     let mut x = stream.alloc::<u64>(1).unwrap();
     let mut launched = 0;
     fill_the_queue(&device, &mut stream);
     never_allocates_once_warm("launch", || {
         counted(|| {
             // More than a slot holds in flight, so that some wait for room.
-            for _ in 0..2 * IN_FLIGHT {
+            for _ in 0..IN_FLIGHT {
                 stream.launch(&add, Grid::covering(GRID), (&mut x, 1u64)).unwrap();
-                launched += 1;
+                stream.launch(&named, Grid::covering(GRID), (&mut x, 1u64)).unwrap();
+                launched += 2;
             }
             stream.sync().unwrap();
         })

@@ -25,6 +25,12 @@ mod opening;
 mod order;
 #[path = "cuda/profile.rs"]
 mod profile;
+#[path = "cuda/raw.rs"]
+mod raw;
+#[path = "cuda/raw_blas.rs"]
+mod raw_blas;
+#[path = "cuda/raw_failures.rs"]
+mod raw_failures;
 #[path = "cuda/streams.rs"]
 mod streams;
 #[path = "cuda/support.rs"]

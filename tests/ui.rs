@@ -196,6 +196,8 @@ programs! {
     prepared_memory_cleanup
     prepared_prepare
     prepared_record
+    raw_on_host
+    raw_owned_buffer
     read_element_type
     record_beside_borrowed_siblings
     record_returns_own_error

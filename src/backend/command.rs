@@ -114,6 +114,8 @@ pub(crate) enum Work<B: Driver> {
     Read { into: Arc<Readback>, pitch: Option<Pitch> },
     /// Calls the user.
     HostCall { call: Callback },
+    /// Runs what another library enqueued.
+    Raw { section: Arc<B::Section> },
     /// Notes the time.
     Stamp { at: Arc<Stamp> },
 }
@@ -137,6 +139,7 @@ impl<B: Driver> Clone for Job<B> {
             Work::Write { bytes, pitch } => Work::Write { bytes: bytes.clone(), pitch: *pitch },
             Work::Read { into, pitch } => Work::Read { into: into.clone(), pitch: *pitch },
             Work::HostCall { call } => Work::HostCall { call: call.clone() },
+            Work::Raw { section } => Work::Raw { section: section.clone() },
             Work::Stamp { at } => Work::Stamp { at: at.clone() },
         })
     }
@@ -152,6 +155,7 @@ impl<B: Driver> Job<B> {
             Work::Write { .. } => Call::Write,
             Work::Read { .. } => Call::Read,
             Work::HostCall { .. } => Call::HostCall,
+            Work::Raw { .. } => Call::Section,
             Work::Stamp { .. } => Call::Stamp,
         }
     }
@@ -174,6 +178,7 @@ impl<B: Driver> Job<B> {
             Work::Write { .. } => "write",
             Work::Read { .. } => "read",
             Work::HostCall { .. } => "host call",
+            Work::Raw { .. } => "raw",
             Work::Stamp { .. } => "stamp",
         }
     }

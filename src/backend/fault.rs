@@ -30,6 +30,8 @@ pub enum Call {
     Read,
     /// Enqueueing a host callback.
     HostCall,
+    /// Capturing or enqueueing a raw section.
+    Section,
     /// Enqueueing a time stamp.
     Stamp,
     /// Making one queue wait for another.
@@ -50,7 +52,7 @@ pub enum Call {
 
 impl Call {
     /// Every kind of call, in the order of their declaration.
-    pub const ALL: [Call; 19] = [
+    pub const ALL: [Call; 20] = [
         Call::Open,
         Call::Allocate,
         Call::Free,
@@ -62,6 +64,7 @@ impl Call {
         Call::Write,
         Call::Read,
         Call::HostCall,
+        Call::Section,
         Call::Stamp,
         Call::Wait,
         Call::Begin,
@@ -87,6 +90,7 @@ impl std::fmt::Display for Call {
             Call::Write => "a write",
             Call::Read => "a read",
             Call::HostCall => "a host callback",
+            Call::Section => "a raw section",
             Call::Stamp => "a time stamp",
             Call::Wait => "a wait of one queue for another",
             Call::Begin => "the start of a recording",

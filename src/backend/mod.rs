@@ -8,6 +8,7 @@ pub(crate) mod fault;
 pub mod host;
 pub(crate) mod launch_unchecked;
 pub(crate) mod outcome;
+pub(crate) mod section;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,6 +55,8 @@ pub(crate) mod sealed {
         type Memory: Send + Sync;
         /// A loaded kernel.
         type Code: Send + Sync;
+        /// What another library enqueued, to be run later; no value, where none can.
+        type Section: Send + Sync;
         /// A sealed graph.
         type Exec: Send + Sync;
 

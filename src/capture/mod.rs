@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod constants;
+pub(crate) mod early;
 pub(crate) mod eviction;
 pub(crate) mod gate;
 #[cfg(all(test, loom))]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::backend::{Backend, Job};
 use crate::capture::constants::Constants;
+use crate::capture::early::Early;
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ pub(crate) struct Recorder<B: Backend> {
     constants: Option<Box<Constants>>,
     /// Stands for the constants, which have no memory before `end`.
     constant: Option<Arc<Allocation<B>>>,
+    /// Buffers born here that have their memory already, by their number in `allocs`.
+    early: Vec<(u32, Early<B>)>,
     /// The first failure: with it, the recording never becomes a graph.
     pub(crate) doom: Option<Arc<Error>>,
 }
@@ -107,6 +110,7 @@ impl<B: Backend> Default for Recorder<B> {
             scalars: Vec::new(),
             constants: None,
             constant: None,
+            early: Vec::new(),
             doom: None,
         }
     }
@@ -147,6 +151,28 @@ impl<B: Backend> Recorder<B> {
     /// Writes down an allocation that this recording made.
     pub(crate) fn bear(&mut self, alloc: &Arc<Allocation<B>>) {
         self.touch(alloc, Birth::Here);
+    }
+
+    /// The memory that a buffer born here has already.
+    pub(crate) fn early(&self, alloc: &Allocation<B>) -> Option<&Early<B>> {
+        let number = self.index.get(&alloc.id())?;
+        self.early.iter().find(|(of, _)| of == number).map(|(_, early)| early)
+    }
+
+    /// Gives a buffer born here its memory, before the end.
+    pub(crate) fn place_early(&mut self, alloc: &Arc<Allocation<B>>, early: Early<B>) {
+        let number = self.touch(alloc, Birth::Here);
+        self.early.push((number, early));
+    }
+
+    /// Which buffers born here have their memory already, by their number in `allocs`.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = u32> {
+        self.early.iter().map(|(number, _)| *number)
+    }
+
+    /// Hands over the memory that buffers born here have already.
+    pub(crate) fn take_early(&mut self) -> Vec<(u32, Early<B>)> {
+        std::mem::take(&mut self.early)
     }
 
     /// The use of a table that becomes a constant of this recording.
@@ -231,6 +257,7 @@ impl<B: Backend> Recorder<B> {
         self.scalars.clear();
         self.constants.iter_mut().for_each(|constants| constants.clear());
         self.constant = None;
+        self.early.clear();
         self.doom = None;
     }
 

@@ -77,6 +77,8 @@ enum Fate {
     Outside,
     /// It was born here and the user still holds it (or it has no bytes): an allocation of its own.
     Survives,
+    /// It was born here and nobody holds it, but its address was given away: an allocation of its own, of the graph's.
+    Placed,
     /// It was born here and nobody holds it: a range of the arena.
     Temporary,
 }
@@ -89,7 +91,13 @@ impl<'r, B: Backend> Sealing<'r, B> {
             true if touched.alloc.bytes == 0 || Arc::strong_count(&touched.alloc) > 1 => Fate::Survives,
             true => Fate::Temporary,
         };
-        let fates = recorder.allocs.iter().map(fate).collect();
+        let mut fates: Vec<Fate> = recorder.allocs.iter().map(fate).collect();
+        for at in recorder.placed() {
+            let fate = &mut fates[at as usize];
+            if *fate == Fate::Temporary {
+                *fate = Fate::Placed;
+            }
+        }
         Sealing { core, recorder, options, fates }
     }
 
@@ -100,6 +108,10 @@ impl<'r, B: Backend> Sealing<'r, B> {
         let arena = self.arena(&plan)?;
         let offsets: Vec<Option<usize>> = self.offsets(&plan, &temporaries);
         let mut survivors = Survivors { device: &self.core.device, reserved: Vec::new() };
+        for (at, early) in self.recorder.take_early() {
+            let alloc = &self.recorder.allocs[at as usize].alloc;
+            survivors.reserved.extend(early.take().map(|reserved| (alloc.clone(), reserved)));
+        }
         let contents = self.place(arena.as_ref(), &offsets, &mut survivors)?;
         let (members, uses) = self.members(arena.as_ref(), &offsets);
         let commands =
@@ -247,11 +259,16 @@ impl<'r, B: Backend> Sealing<'r, B> {
                 }));
                 continue;
             }
-            if self.fates[at] == Fate::Survives && alloc.bytes > 0 {
-                let reserved = reserve(device, slot, alloc.bytes, self.core.mode)?;
-                reserved.contents.taint.set(0..alloc.bytes, unwritten.clone());
-                contents.push(Some(reserved.contents.clone()));
-                survivors.reserved.push((alloc.clone(), reserved));
+            if matches!(self.fates[at], Fate::Survives | Fate::Placed) && alloc.bytes > 0 {
+                let place = match survivors.find(alloc) {
+                    Some(place) => place,
+                    None => {
+                        let reserved = reserve(device, slot, alloc.bytes, self.core.mode)?;
+                        survivors.add(alloc, reserved)
+                    }
+                };
+                place.taint.set(0..alloc.bytes, unwritten.clone());
+                contents.push(Some(place));
                 continue;
             }
             contents.push(alloc.state.lock().resolve("end")?.cloned());
@@ -259,11 +276,13 @@ impl<'r, B: Backend> Sealing<'r, B> {
         Ok(contents)
     }
 
-    /// What holds nothing from one replay to the next: the temporaries, and the arenas of embedded children.
+    /// What holds nothing from one replay to the next: what nobody holds, and the same of embedded children.
     fn fleeting(&self, contents: &[Option<Arc<Contents<B>>>]) -> Vec<Fleeting<B>> {
         let allocs = self.fates.iter().zip(&self.recorder.allocs).zip(contents);
-        let fleeting =
-            allocs.filter(|((fate, touched), _)| **fate == Fate::Temporary || touched.alloc.is_arena);
+        let fleeting = allocs.filter(|((fate, touched), _)| {
+            let nobodys = matches!(fate, Fate::Temporary | Fate::Placed);
+            nobodys || touched.alloc.is_arena || touched.alloc.state.lock().is_lone
+        });
         fleeting
             .filter_map(|((_, touched), contents)| {
                 let contents = contents.clone()?;
@@ -326,7 +345,9 @@ impl<'r, B: Backend> Sealing<'r, B> {
 
     fn command(&self, node: &Node<B>, contents: &[Option<Arc<Contents<B>>>]) -> Command<B> {
         let uses = &self.recorder.uses[node.uses.clone()];
-        let regions = uses.iter().map(|used| Region {
+        // As when an operation is enqueued: a backend never sees a token.
+        let uses = uses.iter().filter(|used| !self.recorder.allocs[used.alloc as usize].alloc.is_token);
+        let regions = uses.map(|used| Region {
             contents: contents[used.alloc as usize].clone().filter(|_| used.start < used.end),
             start: used.start as usize,
             end: used.end as usize,
@@ -348,6 +369,8 @@ impl<'r, B: Backend> Sealing<'r, B> {
     ) -> Arc<GraphOrder> {
         let _everything = enter_all(&self.core.device);
         survivors.reserved.drain(..).for_each(|(alloc, reserved)| alloc.place(reserved));
+        let placed = self.fates.iter().zip(&self.recorder.allocs).filter(|(fate, _)| **fate == Fate::Placed);
+        placed.for_each(|(_, touched)| touched.alloc.state.lock().is_lone = true);
         let order = GraphOrder::new(self.core.slot, Marks::default());
         for (alloc, ranges) in members.iter().zip(footprints) {
             let mut state = alloc.state.lock();
@@ -373,6 +396,18 @@ struct Survivors<'d, B: Backend> {
 }
 
 impl<B: Backend> Survivors<'_, B> {
+    /// Where a buffer is that has its bytes already.
+    fn find(&self, alloc: &Arc<Allocation<B>>) -> Option<Arc<Contents<B>>> {
+        let known = self.reserved.iter().find(|(known, _)| Arc::ptr_eq(known, alloc));
+        known.map(|(_, reserved)| reserved.contents.clone())
+    }
+
+    fn add(&mut self, alloc: &Arc<Allocation<B>>, reserved: Reserved<B>) -> Arc<Contents<B>> {
+        let contents = reserved.contents.clone();
+        self.reserved.push((alloc.clone(), reserved));
+        contents
+    }
+
     fn zero(&mut self, core: &StreamCore<B>) -> Result<()> {
         self.reserved.iter_mut().try_for_each(|(alloc, reserved)| fresh::zero(core, alloc.bytes, reserved))
     }

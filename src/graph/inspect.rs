@@ -7,12 +7,13 @@ use std::fmt::Write as _;
 use crate::access::Access;
 use crate::backend::Backend;
 use crate::graph::Graph;
+use crate::graph::flow::Use;
 
 /// One node of a graph, as [`Graph::node`] shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
-    /// The kernel's name, or what is done: `copy`, `fill`, `write`, `host call`.
+    /// The kernel's name, or what is done: `copy`, `fill`, `write`, `host call`, `raw`.
     pub name: String,
     /// Bytes that it reads and bytes that it writes, as its arguments say.
     pub bytes: (usize, usize),
@@ -52,7 +53,8 @@ impl<B: Backend> Graph<B> {
         let node = list.nodes.get(index)?;
         let uses = list.uses.get(node.uses.clone())?;
         let sum = |counts: fn(Access) -> bool| -> usize {
-            uses.iter().filter(|used| counts(used.access)).map(|used| (used.end - used.start) as usize).sum()
+            let bytes = uses.iter().filter(|used| counts(used.access) && !self.is_token(used));
+            bytes.map(|used| (used.end - used.start) as usize).sum()
         };
         let preds = self.core.dag.preds(u32::try_from(index).ok()?);
         Some(NodeInfo {
@@ -60,6 +62,10 @@ impl<B: Backend> Graph<B> {
             bytes: (sum(Access::reads), sum(Access::writes)),
             after: preds.iter().map(|pred| *pred as usize).collect(),
         })
+    }
+
+    fn is_token(&self, used: &Use) -> bool {
+        self.core.members.get(used.alloc as usize).is_some_and(|member| member.is_token)
     }
 
     /// The graph in the DOT language of Graphviz: a node an operation, an edge a direct order.

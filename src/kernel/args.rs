@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::kernel::signature::{In, InOut, Len, Out, ParamKind, Role, Signature, Uniform};
 use crate::kernel::tables::Gathered;
 use crate::memory::allocation::Allocation;
+use crate::state::State;
 
 /// The arguments of a launch: a tuple with one [`Arg`] for each parameter of the signature `S`.
 #[diagnostic::on_unimplemented(
@@ -69,13 +70,22 @@ impl<B: Backend> Gather<'_, B> {
 
     #[inline]
     pub(crate) fn used(&mut self, used: UseOf<B>, found: u32) {
+        self.object(used, found, "buffer");
+    }
+
+    fn object(&mut self, used: UseOf<B>, found: u32, object: &'static str) {
         if found == self.device {
             self.uses.push(used);
             return;
         }
         let (operation, expected) = (self.operation, self.device);
-        let error = Error::WrongDevice { operation, object: "buffer", expected, found };
-        self.error.get_or_insert(error);
+        self.error.get_or_insert(Error::WrongDevice { operation, object, expected, found });
+    }
+
+    /// A token. After every buffer, since buffers are told by their places.
+    pub(crate) fn state(&mut self, state: &State<B>) {
+        let (used, found) = state.used();
+        self.object(used, found, "state");
     }
 
     /// A table of the host's, whose place is after what was gathered so far.

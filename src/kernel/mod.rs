@@ -13,6 +13,7 @@ pub(crate) mod unchecked;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use static_assertions::assert_impl_all;
 
 pub use args::{Arg, Args};
@@ -25,6 +26,7 @@ use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::backend::sealed::Driver;
 use crate::kernel::check::Checks;
+use crate::state::State;
 
 /// A program loaded for one device; made by [`Program::load`].
 ///
@@ -33,6 +35,8 @@ pub struct Kernel<S: Signature, B: Backend = Host> {
     pub(crate) loaded: Arc<Loaded<B>>,
     /// Here and not in what graphs share: they need none, and it is the user's to drop.
     pub(crate) checks: Checks,
+    /// Tokens that each launch of this handle uses.
+    pub(crate) states: SmallVec<[State<B>; 1]>,
     _signature: PhantomData<fn(S)>,
 }
 
@@ -46,7 +50,8 @@ pub(crate) struct Loaded<B: Driver> {
 
 impl<S: Signature, B: Backend> Kernel<S, B> {
     pub(crate) fn new(loaded: Loaded<B>) -> Self {
-        Kernel { loaded: Arc::new(loaded), checks: Checks::default(), _signature: PhantomData }
+        let (loaded, checks) = (Arc::new(loaded), Checks::default());
+        Kernel { loaded, checks, states: SmallVec::new(), _signature: PhantomData }
     }
 
     pub(crate) fn with_checks(self, checks: &Checks) -> Self {
@@ -58,6 +63,14 @@ impl<S: Signature, B: Backend> Kernel<S, B> {
         &self.loaded.name
     }
 
+    /// A handle to the same kernel, whose launches keep their order with whatever else uses `state`: for a kernel with
+    /// state that its arguments do not show. May be called again, for another token.
+    pub fn with_state(&self, state: &State<B>) -> Self {
+        let mut handle = self.clone();
+        handle.states.push(state.clone());
+        handle
+    }
+
     /// Threads of one block, in x, y and z.
     pub fn block(&self) -> [u32; 3] {
         self.loaded.block
@@ -66,7 +79,8 @@ impl<S: Signature, B: Backend> Kernel<S, B> {
 
 impl<S: Signature, B: Backend> Clone for Kernel<S, B> {
     fn clone(&self) -> Self {
-        Kernel { loaded: self.loaded.clone(), checks: self.checks.clone(), _signature: PhantomData }
+        let (loaded, checks) = (self.loaded.clone(), self.checks.clone());
+        Kernel { loaded, checks, states: self.states.clone(), _signature: PhantomData }
     }
 }
 

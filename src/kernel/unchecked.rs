@@ -7,6 +7,7 @@ use static_assertions::assert_impl_all;
 use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::kernel::{In, Kernel, Out, Signature};
+use crate::state::State;
 
 /// A loaded program with a source that promises nothing; made by [`Program::load`](crate::Program), and launched by
 /// [`launch_unchecked`](crate::LaunchUnchecked::launch_unchecked) alone.
@@ -25,6 +26,11 @@ impl<S: Signature, B: Backend> UncheckedKernel<S, B> {
     /// The program's name.
     pub fn name(&self) -> &str {
         self.kernel.name()
+    }
+
+    /// As [`Kernel::with_state`].
+    pub fn with_state(&self, state: &State<B>) -> Self {
+        UncheckedKernel { kernel: self.kernel.with_state(state) }
     }
 
     /// Threads of one block, in x, y and z.

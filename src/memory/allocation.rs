@@ -28,6 +28,8 @@ pub struct Allocation<B: Backend> {
     pub(crate) bytes: usize,
     /// Whether it is the arena of a graph, whose contents mean nothing between two replays.
     pub(crate) is_arena: bool,
+    /// Whether it is a token, which only the order of things knows of.
+    pub(crate) is_token: bool,
     /// The slot whose lock guards `state` (see [`crate::order`]).
     pub(crate) owner: Owner,
     /// How many members `state` has, so that a use of a buffer that is in no graph looks for none.
@@ -41,6 +43,7 @@ pub struct Allocation<B: Backend> {
 enum Kind {
     Buffer,
     Arena,
+    Token,
 }
 
 /// What the order of things knows of an allocation.
@@ -49,6 +52,8 @@ pub(crate) struct State<B: Backend> {
     pub(crate) home: Home<B>,
     pub(crate) uses: Uses,
     members: SmallVec<[Membership; 1]>,
+    /// Whether it belongs to a graph that alone knows it, so that its contents mean nothing between two replays.
+    pub(crate) is_lone: bool,
     /// How many open windows and raw addresses hold the bytes where they are.
     pub(crate) pins: u32,
 }
@@ -155,6 +160,15 @@ impl<B: Backend> Allocation<B> {
         Self::new(device, (device.next_allocation(), slot), bytes, home, Marks::default(), Kind::Buffer)
     }
 
+    /// A token: it has no bytes anywhere, and is used as if it had one.
+    pub(crate) fn token(device: &Arc<DeviceCore<B>>) -> Arc<Self> {
+        let id = (device.next_allocation(), 0);
+        let token = Self::new(device, id, 1, Home::Empty, Marks::default(), Kind::Token);
+        // It gives nothing back, and the device may keep one.
+        token.state.lock().device = Tie::Cut;
+        token
+    }
+
     fn new(
         device: &Arc<DeviceCore<B>>,
         (id, slot): (u64, u32),
@@ -169,6 +183,7 @@ impl<B: Backend> Allocation<B> {
             id: AtomicU64::new(id),
             bytes,
             is_arena: kind == Kind::Arena,
+            is_token: kind == Kind::Token,
             owner: Owner::new(slot),
             memberships: AtomicU32::new(0),
             state: Mutex::new(State {
@@ -176,6 +191,7 @@ impl<B: Backend> Allocation<B> {
                 home,
                 uses,
                 members: SmallVec::new(),
+                is_lone: false,
                 pins: 0,
             }),
         })

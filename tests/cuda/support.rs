@@ -133,6 +133,17 @@ macro_rules! device {
     };
 }
 
+/// The device without kernels, which take their time to compile, or the end of the test.
+#[macro_export]
+macro_rules! bare {
+    () => {
+        match $crate::support::device_with(dacapo::DeviceOptions::new()) {
+            Some(device) => device,
+            None => return,
+        }
+    };
+}
+
 /// Different values, of which none is what fresh memory holds.
 pub fn ramp(len: usize) -> Vec<f32> {
     (0..len).map(|n| n as f32 + 1.0).collect()

@@ -109,7 +109,11 @@ impl Scene {
     /// Whether it is there to make calls of this kind.
     fn makes(self, call: Call) -> bool {
         let squeezing = [Call::Allocate, Call::Free, Call::Copy, Call::Wait, Call::Synchronize];
-        self == Scene::Everything || squeezing.contains(&call)
+        match self {
+            // The host has no raw sections.
+            Scene::Everything => call != Call::Section,
+            Scene::Pressure => squeezing.contains(&call),
+        }
     }
 
     /// How many reads it makes.

@@ -20,6 +20,7 @@ pub(crate) const ALIGNMENT: usize = 256;
 
 /// A hold on a context of the driver, which the other libraries of the process use too.
 pub(crate) struct Context {
+    ordinal: usize,
     device: sys::CUdevice,
     raw: sys::CUcontext,
     hold: Hold,
@@ -35,7 +36,7 @@ enum Hold {
     Abandoned,
 }
 
-// SAFETY: `device` is plain and `hold` is `Send` by itself. `raw` names a context of the driver, which any thread may make its
+// SAFETY: `ordinal` and `device` are plain and `hold` is `Send` by itself. `raw` names a context of the driver, which any thread may make its
 // current one, and which lives until `drop` gives up the hold.
 unsafe impl Send for Context {}
 
@@ -76,7 +77,7 @@ impl Context {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a place for a handle, `device` came from the driver.
         check(Call::Open, unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
-        Ok(Context { device, raw, hold: Hold::Primary })
+        Ok(Context { ordinal, device, raw, hold: Hold::Primary })
     }
 
     /// Takes a share in a context that the program has, its primary one or another.
@@ -86,7 +87,17 @@ impl Context {
     pub(crate) fn shared(theirs: &Arc<CudaContext>) -> Result<Self, Fault> {
         present()?;
         let (device, raw) = (theirs.cu_device(), theirs.cu_ctx());
-        Ok(Context { device, raw, hold: Hold::Theirs { _context: theirs.clone() } })
+        let hold = Hold::Theirs { _context: theirs.clone() };
+        Ok(Context { ordinal: theirs.ordinal(), device, raw, hold })
+    }
+
+    /// The number of the device among those of the machine.
+    pub(crate) fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    pub(crate) fn device(&self) -> sys::CUdevice {
+        self.device
     }
 
     pub(crate) fn raw(&self) -> sys::CUcontext {

@@ -128,6 +128,7 @@ fn enqueue(
             }
         }
         (Work::HostCall { .. }, _) => callback::submit(machine, queue, by, command, admission),
+        (Work::Raw { section }, _) => section.launch(queue),
         (Work::Stamp { at }, _) => {
             let event = queue.stamp(machine)?;
             queue.landings.push(Flight { seq, load: Load::Stamp { at: at.clone(), event } });

@@ -4,6 +4,7 @@
 
 use std::ffi::c_int;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -29,9 +30,27 @@ pub(crate) fn prepare() {
     ONCE.call_once(|| _ = atexit(stop));
 }
 
+/// [`prepare`], once more: of a library that was loaded since, the end of the process would else come first, under threads
+/// that drop what is that library's.
+///
+/// What is registered stays so, and nobody tells what was loaded when: done for the first of these calls, the second, the
+/// fourth, and so on.
+pub(crate) fn renew() {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: a count, and nothing else.
+    if (CALLS.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two() {
+        _ = atexit(stop);
+    }
+}
+
 extern "C" fn stop() {
     /// A call of the driver's that takes longer may wait for work that never ends.
     const LONGEST: Duration = Duration::from_secs(1);
+    static STOPPED: AtomicBool = AtomicBool::new(false);
+    // Relaxed: only the thread that ends the process comes here.
+    if STOPPED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     if let Some(held) = DRIVER.try_write_for(LONGEST) {
         std::mem::forget(held);
     }

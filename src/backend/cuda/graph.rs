@@ -45,6 +45,8 @@ pub struct CudaExec {
     replays: Arc<Replays>,
     /// What the driver refers to.
     calls: Vec<Arc<Node>>,
+    /// Whether raw sections call the host.
+    sections_call: bool,
     writes: Option<CudaPinned>,
     machine: Arc<Machine>,
 }
@@ -80,11 +82,12 @@ impl CudaExec {
         let mut sealed = CudaExec {
             exec: None,
             failing_calls: commands.iter().filter(|command| may_fail(command)).count(),
-            commands: commands.into(),
             fleeting,
             clean_at: AtomicU64::new(u64::MAX),
             replays: Arc::default(),
             calls: Vec::new(),
+            sections_call: commands.iter().any(section_calls),
+            commands: commands.into(),
             writes,
             machine: machine.clone(),
         };
@@ -138,9 +141,11 @@ impl CudaExec {
     fn launch(&self, queue: &CudaQueue, replay: impl FnOnce(&Arc<Shared>) -> Replay) -> Result<(), Fault> {
         let Some(exec) = &self.exec else { return Ok(()) };
         let shared = &queue.shared;
-        if !self.calls.is_empty() {
+        if self.sections_call || !self.calls.is_empty() {
             // A callback may wait for its user, who may wait for what comes before it.
             shared.publish()?;
+        }
+        if !self.calls.is_empty() {
             self.replays.add(replay(shared));
         }
         // SAFETY: the executable is live, as long as `self`, and the stream as long as its queue. What its nodes use is
@@ -197,6 +202,10 @@ impl Drop for CudaExec {
             self.machine.retire(Retired::Exec(exec.0, calls, writes));
         }
     }
+}
+
+fn section_calls(command: &Command<Cuda>) -> bool {
+    matches!(&command.job.0, Work::Raw { section } if section.calls())
 }
 
 /// The bytes of all recorded writes, one after the other: a graph reads them anew on every replay.
@@ -270,6 +279,9 @@ impl<'m> Builder<'m> {
                 self.fill(before, to, len, &args.scalars)
             }
             (Work::Write { bytes, pitch }, [to]) => self.write(before, to, *pitch, bytes.bytes().len()),
+            (Work::Raw { section }, _) => {
+                section.add(self.graph, before)?.map_or_else(|| self.nothing(before), Ok)
+            }
             _ => Err(Fault::new(Call::Seal, Severity::Call, "an operation that no graph can hold")),
         }
     }

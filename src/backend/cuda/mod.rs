@@ -25,11 +25,13 @@ pub(crate) mod nvrtc;
 pub(crate) mod pinned;
 pub(crate) mod queue;
 pub(crate) mod retire;
+pub(crate) mod section;
 pub(crate) mod source;
 mod store;
 pub(crate) mod sys;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod text;
+pub(crate) mod view;
 pub(crate) mod watch;
 
 use std::sync::Arc;
@@ -66,6 +68,7 @@ use memory::CudaMemory;
 use pinned::CudaPinned;
 use queue::{CudaQueue, Shared};
 use retire::{Retired, Retirement};
+use section::{CudaSection, Idle};
 use store::Store;
 use watch::Watch;
 
@@ -82,6 +85,7 @@ pub(crate) struct Machine {
     pub(crate) fill: Fill,
     pub(crate) store: Store,
     pub(crate) late: Arc<Late>,
+    pub(crate) idle: Idle,
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
     pub(crate) watch: Watch,
     pub(crate) retirement: Retirement,
@@ -243,6 +247,7 @@ impl Driver for Cuda {
     type Queue = CudaQueue;
     type Memory = CudaMemory;
     type Code = CudaCode;
+    type Section = CudaSection;
     type Exec = CudaExec;
 
     fn open(options: &CudaOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
@@ -261,6 +266,7 @@ impl Driver for Cuda {
             fill,
             store,
             late: Arc::default(),
+            idle: Idle::default(),
             queues: Mutex::default(),
             watch: Watch::default(),
             retirement: Retirement::default(),
@@ -416,14 +422,18 @@ impl Driver for Cuda {
 impl Drop for Machine {
     /// On the thread that retires, when all is idle; anywhere, when the device could not be opened or was lost.
     fn drop(&mut self) {
+        // Nothing, but on a lost device.
+        self.retirement.leak();
         if calls::inside() {
             // On a lost device only. A callback may not call the driver, which keeps what there is.
             self.context.abandon();
             self.events.leak();
+            self.idle.leak();
             return;
         }
         let Ok(_relaxed) = self.context.relaxed() else { return };
         self.events.clear();
+        self.idle.clear();
         for queue in std::mem::take(self.queues.get_mut()) {
             if let Ok(shared) = Arc::try_unwrap(queue) {
                 shared.retire();

@@ -15,6 +15,7 @@ use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::guest::captures;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
 use crate::backend::cuda::queue::Shared;
+use crate::backend::cuda::section::Parts;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Machine, exit};
 use crate::callback::{OnDevice, shielded};
@@ -30,6 +31,7 @@ pub(crate) enum Retired {
     Function(CudaFunction),
     /// With what its nodes refer to.
     Exec(sys::CUgraphExec, Vec<Arc<Node>>, Option<CudaPinned>),
+    Section(Parts),
 }
 
 // SAFETY: addresses and handles of the driver, which any thread may give back; what is lent and functions are `Send`.
@@ -68,6 +70,15 @@ impl Retirement {
     pub(crate) fn close(&self) {
         self.state.lock().closing = true;
         self.bell.notify_one();
+    }
+
+    /// Gives up on what waits: nothing is asked of the driver, and nobody's values are dropped.
+    pub(crate) fn leak(&self) {
+        std::mem::take(&mut self.state.lock().waiting).into_iter().for_each(|waiting| leak(waiting.item));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state.lock().waiting.is_empty()
     }
 
     /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
@@ -112,10 +123,11 @@ pub(crate) fn run(machine: Arc<Machine>) {
         let found = ready.len();
         let later = give_back(&machine, ready);
         patience = if later.len() == found { (patience * 2).min(LATE) } else { SOON };
-        let closing = closing && later.is_empty();
         later.into_iter().for_each(|item| machine.retirement.add(item, SmallVec::new()));
+        // What was given back may have been the last hold on something that now waits itself.
+        let done = closing && machine.retirement.is_empty();
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
-        if closing && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
+        if done && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
             break;
         }
     }
@@ -154,6 +166,7 @@ fn leak(item: Retired) {
         Retired::Exec(_, calls, _) => std::mem::forget(calls),
         Retired::Lent(lent) => std::mem::forget(lent),
         Retired::Function(function) => std::mem::forget(function),
+        Retired::Section(parts) => std::mem::forget(parts),
         // Plain numbers, whatever they name.
         Retired::Memory(_) | Retired::Pinned(_) | Retired::Module(_) => {}
     }
@@ -200,6 +213,12 @@ fn give_back(machine: &Machine, ready: Vec<Retired>) -> Vec<Retired> {
                 let _on_device = OnDevice::enter();
                 shielded(|| drop(calls));
                 drop(writes);
+                continue;
+            }
+            Retired::Section(parts) => {
+                // As above: what the section returned is the user's.
+                let _on_device = OnDevice::enter();
+                shielded(|| drop(parts));
                 continue;
             }
         };

@@ -114,6 +114,9 @@ calls! {
     );
     fn cuFuncLoad(function: CUfunction);
     fn cuFuncSetAttribute(function: CUfunction, attrib: CUfunction_attribute, value: c_int);
+    fn cuGraphAddChildGraphNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, child: CUgraph
+    );
     fn cuGraphAddEmptyNode(
         node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize
     );
@@ -133,11 +136,14 @@ calls! {
         node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
         memset_params: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext
     );
+    fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
     fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
     fn cuGraphDestroy(graph: CUgraph);
     fn cuGraphExecDestroy(exec: CUgraphExec);
+    fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
     fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
+    fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut CUgraphNodeType);
     fn cuInit(flags: c_uint);
     fn cuLaunchHostFunc(stream: CUstream, call: CUhostFn, user_data: *mut c_void);
     fn cuLaunchKernel(
@@ -177,8 +183,10 @@ calls! {
         option_values: *mut *mut c_void
     );
     fn cuModuleUnload(module: CUmodule);
+    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode);
     fn cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     fn cuStreamDestroy_v2(stream: CUstream);
+    fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
     fn cuStreamIsCapturing(stream: CUstream, capture_status: *mut CUstreamCaptureStatus);
     fn cuStreamQuery(stream: CUstream);
     fn cuStreamSynchronize(stream: CUstream);

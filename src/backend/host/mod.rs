@@ -18,6 +18,7 @@ pub(crate) mod stepper;
 #[cfg(all(test, debug_assertions, not(loom)))]
 mod tests;
 
+use std::convert::Infallible;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -212,6 +213,7 @@ impl Driver for Host {
     type Queue = HostQueue;
     type Memory = HostMemory;
     type Code = Arc<HostCode>;
+    type Section = Infallible;
     type Exec = HostExec;
 
     fn open(options: &HostOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
