@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 /// Where compiled CUDA C++ is kept from one run of a program to the next.
 ///
 /// What was compiled is found again by its source, options, the device's architecture and the compiler's version, all of
-/// which are compared. A source that includes files is compiled anew each time, since what those hold is none of
-/// these. Any number of processes may share a folder. One that cannot be used is none: nothing is kept, and nothing fails.
+/// which are compared. A source that may read files, or the time, is compiled anew each time, since what those hold is none of
+/// these: one in which `include`, `import`, `embed`, `__DATE__` or `__TIME` occurs, if only in a comment. Any number of processes may share a folder. One that cannot be used is none: nothing is kept, and nothing fails.
 ///
 /// Whoever can write to the folder decides what code runs on the device. The usual one belongs to the user alone.
 ///
