@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 /// Where compiled CUDA C++ is kept from one run of a program to the next.
 ///
 /// What was compiled is found again by its source, options, the device's architecture and the compiler's version, all of
-/// which are compared. A source that includes files is compiled anew each time, since what those hold is none of
-/// these. Any number of processes may share a folder. One that cannot be used is none: nothing is kept, and nothing fails.
+/// which are compared. A source that may read files, or the time, is compiled anew each time, since what those hold is none of
+/// these: one in which `include`, `import`, `embed`, `__DATE__` or `__TIME` occurs, if only in a comment. Any number of processes may share a folder. One that cannot be used is none: nothing is kept, and nothing fails.
 ///
 /// Whoever can write to the folder decides what code runs on the device. The usual one belongs to the user alone.
 ///
@@ -131,6 +131,8 @@ const MAGIC: &[u8; 16] = b"dacapo kernel 1\n";
 const SUM: usize = 32;
 /// Who writes longer than this was ended before the end.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// By how much the clock of a file server may be ahead of this machine's.
+const AHEAD: Duration = Duration::from_secs(3600);
 
 impl Cache {
     /// The image of `key`, if there is a sound entry.
@@ -196,9 +198,16 @@ impl Cache {
         let own = all.filter(move |file| file.file_name().to_str().is_some_and(|name| is_own(name, kind)));
         own.filter_map(|file| {
             let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((found.modified().ok()?, found.len(), file.path()))
+            Some((credible(found.modified().ok()?), found.len(), file.path()))
         })
     }
+}
+
+/// When a file was last used, as far as its date can be believed. One that is far ahead came from a clock that was wrong: it
+/// would outlive everything that is really in use, and push out each new entry in its stead.
+fn credible(used: SystemTime) -> SystemTime {
+    let is_ahead = used.duration_since(SystemTime::now()).is_ok_and(|ahead| ahead > AHEAD);
+    if is_ahead { SystemTime::UNIX_EPOCH } else { used }
 }
 
 /// Whether a file of this name is one of the cache's: a digest first, and `kind` at the end.

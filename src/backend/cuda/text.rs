@@ -76,13 +76,15 @@ impl<'a> Unit<'a> {
         Unit { text: &source.text, options, compiler }
     }
 
-    /// What tells this compilation from every other one; `None` if files may have a part in it, which can change.
+    /// What tells this compilation from every other one; `None` if files or the time may have a part in it, which can change.
     ///
     /// The words are looked for in comments, strings and names too, which costs no more than a compilation.
     pub(crate) fn key(&self) -> Option<Key> {
         let reads = |words: &[&str], text: &str| words.iter().any(|word| text.contains(word));
-        let by_text = reads(&["include", "import", "embed", "??/"], &joined(self.text));
-        let by_option = |option: &String| reads(&["include", "pch", "file", "optf", "time"], option);
+        let by_text = reads(&["include", "import", "embed", "??/", "__DATE__", "__TIME"], &joined(self.text));
+        let by_option = |option: &String| {
+            reads(&["include", "pch", "file", "optf", "time", "__DATE__", "__TIME"], option)
+        };
         if by_text || self.options.iter().any(by_option) {
             return None;
         }
@@ -131,6 +133,15 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), count);
         assert_eq!(key(&plain, 90, (12, 8)), key(&SourceText::from("void f() {}"), 90, (12, 8)));
+    }
+
+    /// Code that is stamped with the time of its compilation would say that of another one.
+    #[test]
+    fn what_may_hold_the_time_has_no_key() {
+        for text in ["f(__DATE__)", "f(__TIME__)", "f(__TIMESTAMP__)", "f(__DA\\\nTE__)"] {
+            assert_eq!(key(&SourceText::new(text), 90, (12, 8)), None, "{text}");
+        }
+        assert_eq!(key(&SourceText::new("f(BUILT)").define("BUILT", "__TIME__"), 90, (12, 8)), None);
     }
 
     /// What a header holds is no part of the key: code of yesterday's header would be launched today.

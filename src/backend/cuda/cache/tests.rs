@@ -189,6 +189,27 @@ fn above_the_limit_what_was_not_used_for_the_longest_time_goes() {
     assert_eq!(there, [true, false, true, true]);
 }
 
+/// The dates of a clock that was ahead are later than every use until they are reached: each new entry was the oldest, and
+/// went as soon as it was written.
+#[test]
+fn what_a_clock_that_was_ahead_dated_goes_first_and_does_not_push_out_what_is_new() {
+    let place = Place::new();
+    let keys: Vec<Key> = ["a", "b", "c", "d"].iter().map(|name| key(&[name])).collect();
+    let cache = place.cache(3 * entry(&keys[0], &[0; 1000]).len() as u64);
+    let in_a_year = SystemTime::now() + Duration::from_secs(3600 * 24 * 365);
+    for key in &keys[..3] {
+        cache.keep(key, &[0; 1000]);
+        date(&place.path(key), in_a_year);
+    }
+    let left = place.0.join(format!("{}.1{UNFINISHED}", keys[0].file()));
+    fs::write(&left, b"half").unwrap();
+    date(&left, in_a_year);
+    assert!(cache.find(&keys[0]).is_some(), "used, it has the date of now");
+    cache.keep(&keys[3], &[0; 1000]);
+    assert!(cache.find(&keys[0]).is_some() && cache.find(&keys[3]).is_some());
+    assert_eq!(place.names().len(), 3, "one of the others went, and what was left unfinished");
+}
+
 #[test]
 fn an_image_that_is_larger_than_the_limit_is_not_kept_and_moves_nothing_out() {
     let (place, small, large) = (Place::new(), key(&["small"]), key(&["large"]));
