@@ -418,3 +418,20 @@ fn a_section_may_hold_a_graph_of_the_librarys() {
         assert_eq!(stream.read(&y).unwrap(), [1.0; 100]);
     }
 }
+
+/// A section on the device's primary context would be given addresses that are nothing there.
+#[test]
+fn a_section_runs_in_a_context_that_the_program_made() {
+    let (_device, _k) = crate::device!();
+    let context = cudarc::driver::CudaContext::new_non_primary(0, 0).unwrap();
+    let device = Device::<Cuda>::from_context(context).unwrap();
+    let mut stream = device.stream().unwrap();
+    let mut x = written(&mut stream, &ramp(100));
+    let mut y = stream.alloc::<f32>(100).unwrap();
+    copy(&mut stream, &x, &mut y).unwrap();
+    assert_eq!(stream.read(&y).unwrap(), ramp(100));
+    let (mut graph, ()) = stream.record(|work| copy(work, &x, &mut y)).unwrap();
+    stream.fill(&mut x, 3.0).unwrap();
+    graph.replay(&mut stream).unwrap();
+    assert_eq!(stream.read(&y).unwrap(), [3.0; 100]);
+}

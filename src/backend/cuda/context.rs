@@ -36,8 +36,8 @@ enum Hold {
     Abandoned,
 }
 
-// SAFETY: `ordinal` and `device` are plain and `hold` is `Send` by itself. `raw` names a context of the driver, which any thread may make its
-// current one, and which lives until `drop` gives up the hold.
+// SAFETY: `ordinal` and `device` are plain and `hold` is `Send` by itself. `raw` names a context of the driver, which any
+// thread may make its current one, and which lives until `drop` gives up the hold.
 unsafe impl Send for Context {}
 
 // SAFETY: field by field as for `Send`; nothing here is changed through a shared reference.

@@ -53,7 +53,7 @@ pub enum Bench {
     /// A new device for each.
     Stepped,
     /// One device for all of them.
-    Free(Device, Kernels),
+    Free(Box<(Device, Kernels)>),
 }
 
 impl Bench {
@@ -64,7 +64,7 @@ impl Bench {
         // Nodes run side by side wherever there are cores for it, or not.
         let device = subject::open(subject::side_by_side(options()))?;
         let kernels = Kernels::load(&device, Pace::Yielding).unwrap();
-        Some(Bench::Free(device, kernels))
+        Some(Bench::Free(Box::new((device, kernels))))
     }
 }
 
@@ -97,7 +97,7 @@ impl Driver {
                 let kernels = Kernels::load(&device, Pace::Straight)?;
                 (device, Some(stepper), kernels)
             }
-            Bench::Free(device, kernels) => (device.clone(), None, kernels.clone()),
+            Bench::Free(free) => (free.0.clone(), None, free.1.clone()),
         };
         let mut driver = Driver {
             kernels,
