@@ -59,6 +59,12 @@
 //! [`EnqueueRaw::raw`] makes one operation of what another library enqueues, on a backend that [has](HasRaw) queues for it.
 //! Operations that share something which is no argument name a [`State`] token, and keep their order.
 //!
+//! # Kernels that cannot be checked
+//!
+//! A kernel of the host is safe code. Code for a GPU is promised to be right once, where it is given to its [`Program`], with
+//! `unsafe`: for every launch that safe code can make. Lengths come from the library ([`Len`]), other limits from a check
+//! ([`Program::check`]), and a kernel that can promise neither is launched with `unsafe` ([`UncheckedKernel`]).
+//!
 //! # Memory
 //!
 //! Each slot of a device has a pool. Freed bytes go back to it at once, together with the uses that are still in flight,

@@ -234,6 +234,10 @@ impl<B: Backend> Step<'_, B> {
                 }
                 Err(error) => _ = self.problem.get_or_insert(error),
             }
+            // What uses no byte waits for nobody.
+            if range.is_empty() {
+                continue;
+            }
             for graph in state.conflicting(&range, access) {
                 graph.use_member(waits);
                 graph.note(*mark);

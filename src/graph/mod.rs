@@ -106,9 +106,8 @@ impl<B: Backend> Graph<B> {
 
     /// [`replay`](Graph::replay), and measures how long the device takes for it, which the ticket tells.
     ///
-    /// The device notes the time when nothing is left that the replay must wait for, and when it is done. An idle device does
-    /// the first before it was handed the replay itself, which it then waits for: behind other work the time is the
-    /// replay's alone. To time is two operations more, and two small allocations; a replay that is not timed pays nothing.
+    /// The device notes the time when nothing is left that the replay must wait for, and when it is done. Behind other work
+    /// that is the replay's time alone; on an idle device it includes how long the host took to enqueue the replay. To time is two operations more, and two small allocations; a replay that is not timed pays nothing.
     ///
     /// ```
     /// use dacapo::prelude::*;

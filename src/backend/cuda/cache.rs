@@ -18,9 +18,11 @@ use sha2::{Digest, Sha256};
 ///
 /// What was compiled is found again by its source, options, the device's architecture and the compiler's version, all of
 /// which are compared. A source that may read files, or the time, is compiled anew each time, since what those hold is none of
-/// these: one in which `include`, `import`, `embed`, `__DATE__` or `__TIME` occurs, if only in a comment. Any number of processes may share a folder. One that cannot be used is none: nothing is kept, and nothing fails.
+/// these: one in which `include`, `import`, `embed`, `__DATE__` or `__TIME` occurs, if only in a comment. Any number of
+/// processes may share a folder. One that cannot be used is none: nothing is kept, and nothing fails.
 ///
-/// Whoever can write to the folder decides what code runs on the device. The usual one belongs to the user alone.
+/// Whoever can write to the folder decides what code runs on the device. The usual one belongs to the user alone, and on
+/// Unix one that its group or everybody may write to is none.
 ///
 /// ```no_run
 /// use dacapo::DeviceOptions;
@@ -137,6 +139,9 @@ const AHEAD: Duration = Duration::from_secs(3600);
 impl Cache {
     /// The image of `key`, if there is a sound entry.
     pub(crate) fn find(&self, key: &Key) -> Option<Vec<u8>> {
+        if !is_private(&self.folder) {
+            return None;
+        }
         let path = self.folder.join(key.file());
         // Before it is opened: to open a pipe could take for ever.
         let found = fs::metadata(&path).ok()?;
@@ -165,6 +170,9 @@ impl Cache {
             return Ok(());
         }
         make(&self.folder)?;
+        if !is_private(&self.folder) {
+            return Ok(());
+        }
         let name = key.file();
         let mut unfinished = Unfinished::create(&self.folder, &name)?;
         unfinished.file.write_all(&entry)?;
@@ -237,6 +245,17 @@ fn image_of<'e>(entry: &'e [u8], key: &Key) -> Option<&'e [u8]> {
     let (length, rest) = body.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;
     let (found, image) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     (found == key.0 && !image.is_empty()).then_some(image)
+}
+
+/// Whether nobody but its owner may write to the folder, as far as the system tells.
+fn is_private(folder: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o022 == 0)
+    }
+    #[cfg(not(unix))]
+    folder.is_dir()
 }
 
 /// Makes the folder, which nobody else may write to.

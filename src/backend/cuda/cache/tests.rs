@@ -163,6 +163,24 @@ fn the_folder_is_the_users_alone() {
     assert_eq!(fs::metadata(&place.0).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
+/// Entries of a folder that everybody writes to are everybody's code.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_others_may_write_to_is_none() {
+    use std::os::unix::fs::PermissionsExt;
+    let (place, key, other) = (Place::new(), key(&["a"]), key(&["b"]));
+    let cache = place.cache(ROOM);
+    cache.keep(&key, b"image");
+    for mode in [0o777, 0o770, 0o702] {
+        fs::set_permissions(&place.0, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(cache.find(&key), None, "{mode:o}");
+        cache.keep(&other, b"other");
+        assert_eq!(place.names(), [key.file()], "{mode:o}");
+    }
+    fs::set_permissions(&place.0, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(cache.find(&key).unwrap(), b"image");
+}
+
 /// The moment `hours` ago.
 fn hours_ago(hours: u64) -> SystemTime {
     SystemTime::now() - Duration::from_secs(3600 * hours)
