@@ -98,7 +98,7 @@ pub fn counter(_: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 'static
 }
 
 /// How many operations of one stream a test may hold up: a driver takes about 1000, and then its caller waits.
-pub const MOST_HELD_UP: usize = 500;
+pub const MOST_HELD_UP: usize = 400;
 
 /// How often a test loads what it could do without: each is compiled.
 pub const MANY_LOADS: usize = 20;

@@ -111,7 +111,7 @@ impl Default for CudaOptions {
         CudaOptions {
             ordinal: 0,
             context: None,
-            in_flight: 1024,
+            in_flight: 512,
             #[cfg(feature = "nvrtc")]
             kernel_cache: KernelCache::default(),
         }
@@ -139,9 +139,13 @@ impl CudaOptions {
         self
     }
 
-    /// How many operations a slot has in flight before the next one waits for room. At least 64.
+    /// How many operations a slot has in flight before the next one waits for room: 512 unless said otherwise, 64 at least and
+    /// 768 at most.
+    ///
+    /// A stream of the driver takes about a thousand calls, waits for other streams included. Above that the driver waits by
+    /// itself, and with it whoever else needs the slot.
     pub fn in_flight(mut self, operations: usize) -> Self {
-        self.in_flight = operations.max(64);
+        self.in_flight = operations.clamp(64, 768);
         self
     }
 
