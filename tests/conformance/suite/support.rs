@@ -145,11 +145,18 @@ impl Gate {
         Gate { open: Some(open), opened_by_itself }
     }
 
-    #[track_caller]
-    pub fn open(mut self) {
+    /// Opens it; returns whether it was closed until now.
+    pub fn open_in_time(mut self) -> bool {
         drop(self.open.take());
-        let waited = self.opened_by_itself.load(Ordering::Relaxed);
-        assert!(!waited, "a call waited for what is behind the gate, which opened by itself in the end");
+        !self.opened_by_itself.load(Ordering::Relaxed)
+    }
+
+    #[track_caller]
+    pub fn open(self) {
+        assert!(
+            self.open_in_time(),
+            "a call waited for what is behind the gate, which opened by itself in the end"
+        );
     }
 }
 
