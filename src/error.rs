@@ -2,10 +2,16 @@
 
 #![forbid(unsafe_code)]
 
+mod kind;
+mod words;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use static_assertions::assert_impl_all;
+
+pub use kind::ErrorKind;
+use words::{Before, Limitless};
 
 use crate::backend::{Call, Fault};
 use crate::capture::status::WindowId;
@@ -404,30 +410,6 @@ pub enum Hindrance {
     Held,
 }
 
-/// What an error means for the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// A call that cannot be right. Nothing else was harmed; mend the call.
-    Misuse,
-    /// Memory or a limit ran out. Everything made before lives on; free something, or ask for less.
-    Exhausted,
-    /// Bytes that were never written. Write them again in full, or run again what failed.
-    Tainted,
-    /// One operation failed, and its outputs are tainted. Everything else lives on.
-    Failed,
-    /// The device is gone with all that lived on it. Make a new one.
-    Lost,
-    /// This device or backend cannot do it, now or later.
-    Unsupported,
-    /// A window was evicted. Its stream and the buffers from outside live on; capture again.
-    Evicted,
-    /// A wait ran out of time. What was waited for goes on.
-    Timeout,
-    /// The user's own error.
-    Step,
-}
-
 impl Error {
     /// Wraps an error of the user's own, so that a recorded step can return it with `?`.
     ///
@@ -454,54 +436,6 @@ impl Error {
         }
     }
 
-    /// What this error means for the program.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Error::WrongDevice { .. }
-            | Error::OutOfRange { .. }
-            | Error::LengthMismatch { .. }
-            | Error::CastSize { .. }
-            | Error::CastAlignment { .. }
-            | Error::Unchunkable { .. }
-            | Error::CheckFailed { .. }
-            | Error::StillRecording { .. }
-            | Error::WrongPhase { .. }
-            | Error::NotOpen { .. }
-            | Error::TheirCapture { .. }
-            | Error::WrongContext { .. }
-            | Error::Kept { .. }
-            | Error::SectionAllocates { .. }
-            | Error::InCallback { .. } => ErrorKind::Misuse,
-            Error::Limit { .. }
-            | Error::LayoutTooBig { .. }
-            | Error::OutOfMemory { .. }
-            | Error::BufferTooBig { .. }
-            | Error::TableTooBig { .. }
-            | Error::ArenaLimit { .. }
-            | Error::OutcomeForgotten { .. } => ErrorKind::Exhausted,
-            Error::Tainted { .. }
-            | Error::NotReplayed
-            | Error::ReadBeforeWrite
-            | Error::NeverSealed { .. }
-            | Error::Abandoned { .. } => ErrorKind::Tainted,
-            Error::KernelPanicked { .. }
-            | Error::CallbackPanicked { .. }
-            | Error::CheckPanicked { .. }
-            | Error::SectionPanicked { .. }
-            | Error::SectionBroken { .. }
-            | Error::Driver { .. } => ErrorKind::Failed,
-            Error::Doomed { cause, .. } => cause.kind(),
-            Error::Evicted { .. } => ErrorKind::Evicted,
-            Error::DeviceLost { .. } => ErrorKind::Lost,
-            Error::Timeout { .. } => ErrorKind::Timeout,
-            // A legal tensor, which this crate cannot transfer as one.
-            Error::MissingSource { .. } | Error::UnsupportedStrides { .. } | Error::Unsupported { .. } => {
-                ErrorKind::Unsupported
-            }
-            Error::Step(_) => ErrorKind::Step,
-        }
-    }
-
     /// The failure at the bottom: what [`Error::Tainted`] and its like carry, however deep.
     pub fn root(&self) -> &Error {
         match self {
@@ -510,58 +444,6 @@ impl Error {
             }
             other => other,
         }
-    }
-}
-
-/// Prints a limit, or that there is none.
-struct Limitless(Option<usize>);
-
-impl std::fmt::Display for Limitless {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(limit) => write!(f, "{limit}"),
-            None => f.write_str("none"),
-        }
-    }
-}
-
-/// Prints what had already doomed an evicted window.
-struct Before<'a>(&'a Option<Arc<Error>>);
-
-impl std::fmt::Display for Before<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(cause) => write!(f, ", after it had failed already: {cause}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl std::fmt::Display for Hindrance {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Hindrance::NotAdopted => {
-                "the buffer's memory is the device's own; copy it to memory of the other library"
-            }
-            Hindrance::Cast => "the buffer is cast to other elements than it came with; cast it back",
-            Hindrance::Part => "the buffer is one part of a split, and only the whole can be given back",
-            Hindrance::Shared => {
-                "the other part of the buffer's split still lives, so that this one is not the whole"
-            }
-            Hindrance::InGraph => "a graph uses the buffer; drop the graph",
-            Hindrance::Held => {
-                "an open window or a raw address holds the buffer; end the one, or drop the other"
-            }
-        })
-    }
-}
-
-impl std::fmt::Display for Abandonment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Abandonment::Aborted => "aborted by its owner",
-            Abandonment::Dropped => "dropped before its end",
-        })
     }
 }
 
