@@ -1,56 +1,18 @@
 //! The status record where the driver refuses a way out of a window. Every other way is in the conformance suite.
 
 mod support;
-
-use std::sync::mpsc;
-use std::thread;
+#[path = "conformance/suite/eviction/watcher.rs"]
+mod watcher;
 
 use dacapo::host::Severity;
 use dacapo::prelude::*;
-use dacapo::{Call, CaptureOptions, CaptureStatus, StreamId, WindowId, WindowPhase};
+use dacapo::{Call, CaptureOptions, WindowPhase};
 
 use support::working;
+use watcher::Watcher;
 
 /// Elements of a small buffer.
 const N: usize = 64;
-
-/// Everything that a status says, checked against itself.
-fn view(status: &CaptureStatus) -> Vec<(WindowId, WindowPhase)> {
-    let windows = status.windows();
-    let recording = windows.iter().filter(|(_, phase)| *phase == WindowPhase::Recording).count();
-    assert_eq!((status.active_count(), status.recording_count()), (windows.len(), recording));
-    assert_eq!((status.any_active(), status.any_recording()), (!windows.is_empty(), recording > 0));
-    assert!(windows.iter().all(|(window, _)| status.is_capturing(window.stream())));
-    windows
-}
-
-/// A thread that looks at a status whenever it is asked to.
-struct Watcher {
-    ask: mpsc::Sender<StreamId>,
-    told: mpsc::Receiver<(Option<WindowPhase>, bool)>,
-}
-
-impl Watcher {
-    fn start(status: CaptureStatus) -> Self {
-        let ((ask, asked), (tell, told)) = (mpsc::channel::<StreamId>(), mpsc::channel());
-        thread::spawn(move || {
-            for stream in asked {
-                let windows = view(&status);
-                let mine = windows.iter().find(|(window, _)| window.stream() == stream);
-                let _ = tell.send((mine.map(|(_, phase)| *phase), status.is_capturing(stream)));
-            }
-        });
-        Watcher { ask, told }
-    }
-
-    /// What the other thread sees of `stream`.
-    fn sees(&self, stream: StreamId) -> Option<WindowPhase> {
-        self.ask.send(stream).unwrap();
-        let (phase, capturing) = self.told.recv().unwrap();
-        assert_eq!(phase.is_some(), capturing);
-        phase
-    }
-}
 
 /// A failed way out is a way out: a stream that stayed listed would look as if it captured for ever.
 #[test]

@@ -4,6 +4,7 @@ mod hold;
 mod races;
 mod views;
 mod waits;
+mod watcher;
 
 use std::thread;
 

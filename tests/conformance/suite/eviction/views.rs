@@ -1,51 +1,13 @@
 //! The status record as other threads and neighbours see it, through every way into a window and out of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
 use std::thread;
 
-use dacapo::{CaptureStatus, StreamId, WindowId, WindowPhase};
+use dacapo::WindowPhase;
 
 use super::evict;
 use super::support::*;
-
-/// Everything that a status says, checked against itself.
-fn view(status: &CaptureStatus) -> Vec<(WindowId, WindowPhase)> {
-    let windows = status.windows();
-    let recording = windows.iter().filter(|(_, phase)| *phase == WindowPhase::Recording).count();
-    assert_eq!((status.active_count(), status.recording_count()), (windows.len(), recording));
-    assert_eq!((status.any_active(), status.any_recording()), (!windows.is_empty(), recording > 0));
-    assert!(windows.iter().all(|(window, _)| status.is_capturing(window.stream())));
-    windows
-}
-
-/// A thread that looks at a status whenever it is asked to.
-struct Watcher {
-    ask: mpsc::Sender<StreamId>,
-    told: mpsc::Receiver<(Option<WindowPhase>, bool)>,
-}
-
-impl Watcher {
-    fn start(status: CaptureStatus) -> Self {
-        let ((ask, asked), (tell, told)) = (mpsc::channel::<StreamId>(), mpsc::channel());
-        thread::spawn(move || {
-            for stream in asked {
-                let windows = view(&status);
-                let mine = windows.iter().find(|(window, _)| window.stream() == stream);
-                let _ = tell.send((mine.map(|(_, phase)| *phase), status.is_capturing(stream)));
-            }
-        });
-        Watcher { ask, told }
-    }
-
-    /// What the other thread sees of `stream`.
-    fn sees(&self, stream: StreamId) -> Option<WindowPhase> {
-        self.ask.send(stream).unwrap();
-        let (phase, capturing) = self.told.recv().unwrap();
-        assert_eq!(phase.is_some(), capturing);
-        phase
-    }
-}
+use super::watcher::{Watcher, view};
 
 /// An autotuner on its own thread that sees a transition late decides differently in the warm-up and in the recording.
 #[test]
