@@ -1,5 +1,7 @@
 //! Case OBJ-06: teardown in any order, where the code of kernels can be watched, and with work that never runs.
 
+#[path = "conformance/suite/memory/permutations.rs"]
+mod permutations;
 mod support_objects;
 
 use std::any::Any;
@@ -9,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dacapo::prelude::*;
+use permutations::permutations;
 use support_objects::*;
 
 /// What a program holds, in the order of the permutations: stream, graph, buffers, kernel, device.
@@ -54,27 +57,6 @@ fn build(device: Device, token: &Arc<()>, gate: &Arc<AtomicBool>, in_flight: boo
         Some(Box::new(k)),
         Some(Box::new(device)),
     ]
-}
-
-/// Every order of five things.
-fn permutations() -> Vec<[usize; 5]> {
-    let mut all = Vec::new();
-    let mut order = [0, 1, 2, 3, 4];
-    permute(&mut order, 0, &mut all);
-    assert_eq!(all.len(), 120);
-    all
-}
-
-fn permute(order: &mut [usize; 5], fixed: usize, all: &mut Vec<[usize; 5]>) {
-    if fixed == order.len() {
-        all.push(*order);
-        return;
-    }
-    for next in fixed..order.len() {
-        order.swap(fixed, next);
-        permute(order, fixed + 1, all);
-        order.swap(fixed, next);
-    }
 }
 
 /// An order among handles that users must know is an order that some program gets wrong.

@@ -10,6 +10,7 @@ mod lifetimes;
 mod moves;
 mod neighbours;
 mod objects;
+mod permutations;
 mod pinned;
 mod pinning;
 mod pitched;

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::permutations::permutations;
 use super::support::*;
 use super::zoo;
 
@@ -38,27 +39,6 @@ fn build(device: Device, token: &Arc<()>, in_flight: bool) -> (Held, Option<Gate
     let held: [Box<dyn Any>; 5] =
         [Box::new(s), Box::new(graph), Box::new((x, y)), Box::new(k), Box::new(device)];
     (held.map(Some), gate)
-}
-
-/// Every order of five things.
-fn permutations() -> Vec<[usize; 5]> {
-    let mut all = Vec::new();
-    let mut order = [0, 1, 2, 3, 4];
-    permute(&mut order, 0, &mut all);
-    assert_eq!(all.len(), 120);
-    all
-}
-
-fn permute(order: &mut [usize; 5], fixed: usize, all: &mut Vec<[usize; 5]>) {
-    if fixed == order.len() {
-        all.push(*order);
-        return;
-    }
-    for next in fixed..order.len() {
-        order.swap(fixed, next);
-        permute(order, fixed + 1, all);
-        order.swap(fixed, next);
-    }
 }
 
 /// An order among handles that users must know is an order that some program gets wrong.
