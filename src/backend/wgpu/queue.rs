@@ -1,0 +1,362 @@
+//! The queue of a slot: what was encoded, submitted and done of its operations, and those that must wait on the host.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use static_assertions::assert_impl_all;
+
+use crate::backend::command::{Stamp, Work};
+use crate::backend::wgpu::bind::Groups;
+use crate::backend::wgpu::encoder::Encoder;
+use crate::backend::wgpu::graph::WgpuExec;
+use crate::backend::wgpu::landing::{Arrival, Flight};
+use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::scratch::Scratch;
+use crate::backend::wgpu::steps::Steps;
+use crate::backend::wgpu::{Machine, Wgpu, worker};
+use crate::backend::{Call, Command, Fault, Spares, Submitter};
+use crate::error::Error;
+use crate::failures::Reports;
+use crate::order::Mark;
+
+/// A slot's queue. Dropping it waits for nothing: what it has in flight keeps what it needs.
+pub struct WgpuQueue {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) spares: Arc<Spares<Wgpu>>,
+    pub(crate) machine: Arc<Machine>,
+}
+
+/// What outlives the queue, until the device is done with it.
+pub(crate) struct Shared {
+    pub(crate) index: u32,
+    pub(crate) state: Mutex<State>,
+    /// Something was encoded, done, or added to the backlog.
+    pub(crate) moved: Condvar,
+    completed: AtomicU64,
+    /// Submissions that are not done, as far as wgpu has told.
+    in_flight: AtomicU32,
+}
+
+/// What the lock of a queue guards.
+pub(crate) struct State {
+    pub(crate) encoder: Encoder,
+    pub(crate) groups: Groups,
+    pub(crate) scratch: Scratch,
+    /// Room for the steps of one command.
+    pub(crate) steps: Steps,
+    /// Reads that were encoded and not submitted.
+    pub(crate) flights: Vec<Flight>,
+    /// Stamps that note the time when all before them is done.
+    pub(crate) stamps: Vec<Arc<Stamp>>,
+    /// The last operation that was encoded.
+    pub(crate) encoded: u64,
+    /// The last one that was submitted.
+    flushed: u64,
+    /// What was submitted last by each submission that may not be done.
+    submissions: VecDeque<(u64, wgpu::SubmissionIndex)>,
+    /// What waits for the host.
+    pub(crate) backlog: VecDeque<Task>,
+    /// Whether the slot's thread has work: until it is done with all, everything that comes joins the backlog.
+    pub(crate) behind: bool,
+    pub(crate) worker: Worker,
+    pub(crate) closed: bool,
+}
+
+/// Whether the slot has its thread already: most never need one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worker {
+    None,
+    Started,
+}
+
+/// One operation that could not be encoded at once.
+pub(crate) enum Task {
+    Run { seq: u64, by: Submitter, command: Command<Wgpu> },
+    Fail { seq: u64, command: Command<Wgpu>, cause: Arc<Error> },
+    Replay { mark: Mark, by: Submitter, exec: Arc<WgpuExec>, reports: Arc<Reports> },
+    FailReplay { seq: u64, exec: Arc<WgpuExec>, cause: Arc<Error> },
+    Wait { on: Arc<Shared>, seq: u64 },
+}
+
+/// So many commands of wgpu's make a submission, while the device is busy: enough that what a submission costs is small beside
+/// them, and few enough that the device runs some while others are encoded.
+pub(crate) const SUBMISSION: u32 = 128;
+
+/// Submissions of one queue that may be in flight before the next operation waits.
+const MOST_SUBMISSIONS: u32 = 64;
+
+/// How long a wait lasts before it looks whether the device was lost, or somebody else moved on.
+const TICK: Duration = Duration::from_millis(1);
+
+impl WgpuQueue {
+    pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Wgpu>>) -> Self {
+        let state = State {
+            encoder: Encoder::default(),
+            groups: Groups::new(machine.bind_groups),
+            scratch: Scratch::default(),
+            steps: Steps::new(),
+            flights: Vec::new(),
+            stamps: Vec::new(),
+            encoded: 0,
+            flushed: 0,
+            submissions: VecDeque::new(),
+            backlog: VecDeque::new(),
+            behind: false,
+            worker: Worker::None,
+            closed: false,
+        };
+        let shared = Arc::new(Shared {
+            index,
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+            completed: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
+        });
+        machine.queues.lock().push(shared.clone());
+        WgpuQueue { shared, spares, machine: machine.clone() }
+    }
+
+    /// Encodes an operation, or adds it to what waits for the host.
+    pub(crate) fn submit(&self, seq: u64, by: &Submitter, command: &mut Command<Wgpu>) -> Result<(), Fault> {
+        let mut state = self.shared.state.lock();
+        if state.behind || matches!(command.job.0, Work::HostCall { .. }) {
+            let command = std::mem::replace(command, Command::taken());
+            return self.defer(&mut state, Task::Run { seq, by: by.clone(), command });
+        }
+        state.run(&self.machine, command)?;
+        self.shared.encoded(&self.machine, &mut state, seq);
+        Ok(())
+    }
+
+    pub(crate) fn submit_failure(&self, seq: u64, command: Command<Wgpu>, cause: Arc<Error>) {
+        let mut state = self.shared.state.lock();
+        if state.behind {
+            // The thread is there, since the queue is behind.
+            state.backlog.push_back(Task::Fail { seq, command, cause });
+            self.shared.moved.notify_all();
+            return;
+        }
+        crate::backend::outcome::fail(&command, &cause);
+        self.shared.encoded(&self.machine, &mut state, seq);
+        drop(state);
+        self.spares.give(command.args);
+    }
+
+    pub(crate) fn replay(
+        &self,
+        seq: u64,
+        by: &Submitter,
+        exec: &Arc<WgpuExec>,
+        reports: &Arc<Reports>,
+    ) -> Result<(), Fault> {
+        let mark = Mark { slot: self.shared.index, seq };
+        let mut state = self.shared.state.lock();
+        if state.behind || exec.calls_host() {
+            let (exec, reports) = (exec.clone(), reports.clone());
+            return self.defer(&mut state, Task::Replay { mark, by: by.clone(), exec, reports });
+        }
+        exec.replay(&self.machine, &self.shared, &mut state, mark, reports)?;
+        self.shared.encoded(&self.machine, &mut state, seq);
+        Ok(())
+    }
+
+    pub(crate) fn replay_failure(&self, seq: u64, exec: &Arc<WgpuExec>, cause: Arc<Error>) {
+        let mut state = self.shared.state.lock();
+        if state.behind {
+            state.backlog.push_back(Task::FailReplay { seq, exec: exec.clone(), cause });
+            self.shared.moved.notify_all();
+            return;
+        }
+        exec.fail(&cause);
+        self.shared.encoded(&self.machine, &mut state, seq);
+    }
+
+    /// Makes what follows come after operation `seq` of `on`: what is submitted earlier runs earlier.
+    pub(crate) fn wait_for(&self, on: &Arc<Shared>, seq: u64) -> Result<(), Fault> {
+        let mut theirs = on.state.lock();
+        if theirs.encoded >= seq {
+            on.flush(&self.machine, &mut theirs);
+            return Ok(());
+        }
+        drop(theirs);
+        self.defer(&mut self.shared.state.lock(), Task::Wait { on: on.clone(), seq })
+    }
+
+    fn defer(&self, state: &mut State, task: Task) -> Result<(), Fault> {
+        if state.worker == Worker::None {
+            worker::start(&self.machine, &self.shared)?;
+            state.worker = Worker::Started;
+        }
+        state.behind = true;
+        state.backlog.push_back(task);
+        self.shared.moved.notify_all();
+        self.machine.watch.notice();
+        Ok(())
+    }
+
+    /// Blocks while more is under way than may be.
+    pub(crate) fn throttle(&self) {
+        let (machine, shared) = (&self.machine, &self.shared);
+        if shared.in_flight.load(Ordering::Relaxed) >= MOST_SUBMISSIONS {
+            machine.poll(wgpu::PollType::Poll);
+            machine.arrivals.land(machine);
+        }
+        loop {
+            let state = shared.state.lock();
+            let behind = state.encoded.saturating_sub(shared.completed()) + state.backlog.len() as u64;
+            let submissions = shared.in_flight.load(Ordering::Relaxed);
+            if behind < machine.in_flight && submissions < MOST_SUBMISSIONS {
+                return;
+            }
+            // Down to half, so that not each of the next operations waits for one.
+            let oldest = state.submissions.get(state.submissions.len() / 2).map(|(seq, _)| *seq);
+            let half = (state.encoded + state.backlog.len() as u64).saturating_sub(machine.in_flight / 2);
+            let until = if submissions >= MOST_SUBMISSIONS { oldest.unwrap_or(half) } else { half };
+            drop(state);
+            match shared.block(machine, until, None) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for WgpuQueue {
+    /// What is queued still runs.
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        self.shared.flush(&self.machine, &mut state);
+        state.closed = true;
+        drop(state);
+        self.shared.moved.notify_all();
+    }
+}
+
+impl Shared {
+    /// The last operation that is known to be done, with all that it gives.
+    #[inline]
+    pub(crate) fn completed(&self) -> u64 {
+        // Acquire pairs with `complete`: who sees an operation done sees what landed before.
+        self.completed.load(Ordering::Acquire)
+    }
+
+    /// Notes that operation `seq`, and all before it, is done and has landed.
+    pub(crate) fn complete(&self, seq: u64) {
+        self.completed.fetch_max(seq, Ordering::Release);
+        self.moved.notify_all();
+    }
+
+    /// Notes that operation `seq` is encoded, and submits if it is time.
+    pub(crate) fn encoded(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, seq: u64) {
+        state.encoded = seq;
+        self.submit_in_time(machine, state);
+        machine.watch.notice();
+    }
+
+    /// Submits what was encoded if it is enough, somebody waits for it, or the device has nothing to do.
+    pub(crate) fn submit_in_time(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
+        // Relaxed: a stale number makes one submission a little larger or smaller.
+        let idle = self.in_flight.load(Ordering::Relaxed) == 0;
+        let awaited = !state.flights.is_empty() || !state.stamps.is_empty();
+        if state.encoder.weight >= SUBMISSION || awaited || (idle && !state.encoder.is_empty()) {
+            self.flush(machine, state);
+        }
+    }
+
+    /// Submits all that was encoded.
+    pub(crate) fn flush(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
+        if state.flushed >= state.encoded && state.encoder.is_empty() {
+            return;
+        }
+        let sends = !state.encoder.is_empty();
+        if sends {
+            self.send(machine, state);
+        }
+        let (upto, stamps) = (state.encoded, std::mem::take(&mut state.stamps));
+        state.flushed = upto;
+        // Acquire pairs with the news: what was in flight has arrived by then.
+        if !sends && stamps.is_empty() && self.in_flight.load(Ordering::Acquire) == 0 {
+            machine.arrivals.push(Arrival::Done(self.clone(), upto));
+            return;
+        }
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let (shared, machine_) = (self.clone(), Arc::downgrade(machine));
+        machine.queue.on_submitted_work_done(move || {
+            if let Some(machine) = machine_.upgrade() {
+                let now = Instant::now();
+                stamps.into_iter().for_each(|at| machine.arrivals.push(Arrival::Time(at, now)));
+                machine.arrivals.push(Arrival::Done(shared.clone(), upto));
+            }
+            shared.in_flight.fetch_sub(1, Ordering::Release);
+        });
+    }
+
+    /// Hands the encoder to wgpu. What it refuses is ours: nobody knows any more what was written and what was not.
+    fn send(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
+        let encoder = &mut state.encoder;
+        let submitted =
+            scoped(&machine.device, Call::Execute, || machine.queue.submit(encoder.finish()));
+        encoder.uploads.recall(machine);
+        match submitted {
+            Ok(index) => {
+                let completed = self.completed();
+                while state.submissions.pop_front_if(|(seq, _)| *seq <= completed).is_some() {}
+                state.submissions.push_back((state.encoded, index));
+                state.flights.drain(..).for_each(|flight| flight.request(machine));
+            }
+            Err(fault) => {
+                machine.lose(&fault);
+                let lost = machine.poison.error();
+                for flight in state.flights.drain(..) {
+                    lost.iter().for_each(|lost| flight.into.fail(lost.clone()));
+                }
+            }
+        }
+    }
+
+    /// Blocks until operation `seq` is done and has landed, the deadline has passed, or the device is lost.
+    pub(crate) fn block(
+        self: &Arc<Self>,
+        machine: &Arc<Machine>,
+        seq: u64,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Fault> {
+        loop {
+            machine.arrivals.land(machine);
+            if self.completed() >= seq {
+                return Ok(true);
+            }
+            let now = Instant::now();
+            let patience = deadline.map_or(TICK, |deadline| TICK.min(deadline.saturating_duration_since(now)));
+            if machine.poison.is_set() || patience.is_zero() {
+                return Ok(false);
+            }
+            let mut state = self.state.lock();
+            if state.encoded < seq {
+                self.moved.wait_for(&mut state, patience);
+                continue;
+            }
+            if state.flushed < seq {
+                self.flush(machine, &mut state);
+                continue;
+            }
+            let index = state.submissions.iter().find(|(upto, _)| *upto >= seq);
+            let submission_index = index.or(state.submissions.back()).map(|(_, index)| index.clone());
+            drop(state);
+            machine.poll(wgpu::PollType::Wait { submission_index, timeout: Some(patience) });
+        }
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        !state.behind && self.completed() >= state.encoded
+    }
+}
+
+assert_impl_all!(WgpuQueue: Send, Sync);

@@ -1,0 +1,159 @@
+//! Encoding one command.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::backend::command::Work;
+use crate::backend::fault::Severity;
+use crate::backend::wgpu::landing::Flight;
+use crate::backend::wgpu::memory::{Place, WORD};
+use crate::backend::wgpu::queue::State;
+use crate::backend::wgpu::steps::Resolver;
+use crate::backend::wgpu::{Machine, Wgpu};
+use crate::backend::{Call, Command, Fault, Region, outcome};
+use crate::layout::Pitch;
+use crate::memory::staging::Staged;
+use crate::taint;
+
+impl State {
+    /// Encodes a command, unless what it reads was never written: then its output was not either.
+    ///
+    /// # Errors
+    /// What the device cannot do; nothing was encoded.
+    pub(crate) fn run(&mut self, machine: &Arc<Machine>, command: &Command<Wgpu>) -> Result<(), Fault> {
+        // A move takes the taint of its source along, whatever that is.
+        let moves = matches!(command.job.0, Work::Move);
+        let clean = taint::is_clean(command);
+        if !clean
+            && !moves
+            && let Some(cause) = taint::admit(command)
+        {
+            outcome::skip(command, &cause);
+            return Ok(());
+        }
+        self.encode(machine, command)?;
+        if !clean {
+            settle(command);
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, machine: &Arc<Machine>, command: &Command<Wgpu>) -> Result<(), Fault> {
+        let call = command.job.call();
+        match (&command.job.0, command.args.regions.as_slice()) {
+            (Work::Write { bytes, pitch }, [to]) => self.write(machine, to, *pitch, bytes),
+            (Work::Read { into, pitch }, [from]) => {
+                let Some(from) = Place::of(call, from)? else {
+                    into.land(|_| ());
+                    return Ok(());
+                };
+                let (flight, first, words) = Flight::new(machine, &from, into.clone(), *pitch)?;
+                let commands = self.encoder.commands(machine);
+                commands.copy_buffer_to_buffer(&from.memory.buffer, first, &flight.pad, 0, Some(words));
+                self.flights.push(flight);
+                Ok(())
+            }
+            (Work::Stamp { at }, _) => {
+                self.stamps.push(at.clone());
+                Ok(())
+            }
+            (Work::Raw { section }, _) => match **section {},
+            _ => {
+                self.resolver(machine).command(command)?;
+                self.take_steps(machine);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        machine: &Machine,
+        to: &Region<Wgpu>,
+        pitch: Option<Pitch>,
+        bytes: &Staged,
+    ) -> Result<(), Fault> {
+        let Some(to) = Place::of(Call::Write, to)? else { return Ok(()) };
+        let source = bytes.bytes();
+        fits(pitch, &to, source.len())?;
+        let (buffer, at) = self.encoder.uploads.put(machine, source)?;
+        let mut resolver = self.resolver(machine);
+        if pitch.is_none() && to.is_whole_words() {
+            resolver.push_copy(&buffer, at, &to);
+        } else {
+            // The memory that the host writes can be copied from, in words, and is bound to nothing.
+            resolver.scratch.restart();
+            let words = (source.len() as u64).next_multiple_of(WORD);
+            resolver.scratch.reserve(machine, words);
+            let scratch = resolver.scratch.provide(machine)?;
+            resolver.push_copy(&buffer, at, &Place::start_of(&scratch, words));
+            resolver.scatter(&Place::start_of(&scratch, source.len() as u64), &to, pitch)?;
+        }
+        self.take_steps(machine);
+        Ok(())
+    }
+
+    pub(crate) fn resolver<'a>(&'a mut self, machine: &'a Machine) -> Resolver<'a> {
+        // What a command that failed left behind is nothing to encode.
+        self.steps.clear();
+        Resolver {
+            machine,
+            groups: &mut self.groups,
+            scratch: &mut self.scratch,
+            steps: &mut self.steps,
+        }
+    }
+
+    fn take_steps(&mut self, machine: &Machine) {
+        for step in self.steps.drain(..) {
+            self.encoder.step(machine, &step);
+        }
+    }
+}
+
+impl Resolver<'_> {
+    /// The steps of a command that is nothing but dispatches and copies on the device.
+    pub(crate) fn command(&mut self, command: &Command<Wgpu>) -> Result<(), Fault> {
+        let call = command.job.call();
+        match (&command.job.0, command.args.regions.as_slice()) {
+            (Work::Launch { kernel, extent }, _) => self.launch(kernel, extent, &command.args),
+            (Work::Copy | Work::Move, [from, to]) => match (Place::of(call, from)?, Place::of(call, to)?) {
+                (Some(from), Some(to)) => self.copy(&from, &to),
+                (None, None) => Ok(()),
+                _ => Err(Fault::new(call, Severity::Call, "a copy between ranges of two lengths")),
+            },
+            (Work::Fill, [to]) => match Place::of(call, to)? {
+                Some(to) => self.fill(&to, &command.args.scalars),
+                None => Ok(()),
+            },
+            _ => Err(Fault::new(call, Severity::Call, "an operation without its memory")),
+        }
+    }
+}
+
+/// Whether `bytes` bytes of the host are those of a range, or of its rows.
+pub(crate) fn fits(pitch: Option<Pitch>, to: &Place<'_>, bytes: usize) -> Result<(), Fault> {
+    let fits = match pitch {
+        None => to.len == bytes as u64,
+        Some(pitch) => {
+            let last = pitch.rows.checked_sub(1).and_then(|rows| rows.checked_mul(pitch.step));
+            let span = last.and_then(|last| last.checked_add(pitch.row));
+            span.is_some_and(|span| span as u64 == to.len)
+                && pitch.rows.checked_mul(pitch.row) == Some(bytes)
+                && pitch.row <= pitch.step
+        }
+    };
+    let misfit = || Fault::new(Call::Write, Severity::Call, "a transfer between ranges of two lengths");
+    if fits { Ok(()) } else { Err(misfit()) }
+}
+
+/// What the command wrote is what it wrote.
+pub(crate) fn settle(command: &Command<Wgpu>) {
+    match (&command.job.0, command.args.regions.as_slice()) {
+        (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
+            to.taint.adopt(&from.taint);
+        }
+        _ => taint::settle(command),
+    }
+}

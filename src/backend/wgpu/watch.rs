@@ -1,0 +1,98 @@
+//! The thread that looks how far the device has come, for those who do not wait themselves.
+//!
+//! Futures become ready, tickets done and memory free though no thread of the user's waits: this one submits what was encoded
+//! a while ago, polls wgpu, and lands what has come. It sleeps while nothing is under way.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::backend::wgpu::Machine;
+
+/// Whether there is something to look for.
+#[derive(Default)]
+pub(crate) struct Watch {
+    busy: AtomicBool,
+    ended: Mutex<bool>,
+    bell: Condvar,
+}
+
+/// How long after an operation the first look is taken: a call that waits for it has landed it by then.
+const SOON: Duration = Duration::from_micros(100);
+const LATE: Duration = Duration::from_millis(1);
+/// After so many looks at nothing the thread sleeps: to wake it costs a launch a system call.
+const QUIET: u32 = 16;
+
+impl Watch {
+    /// There is something under way. On the path of every launch: one load while the thread is awake.
+    pub(crate) fn notice(&self) {
+        // SeqCst, as in `run`: either this sees the thread's store, or the thread sees what was encoded.
+        if !self.busy.load(Ordering::SeqCst) && !self.busy.swap(true, Ordering::SeqCst) {
+            drop(self.ended.lock());
+            self.bell.notify_one();
+        }
+    }
+
+    /// Ends the thread, once nothing is under way.
+    pub(crate) fn end(&self) {
+        *self.ended.lock() = true;
+        self.bell.notify_one();
+    }
+
+    fn has_ended(&self) -> bool {
+        *self.ended.lock()
+    }
+
+    /// Blocks until something is under way, or there is no more to come.
+    fn wait(&self) {
+        let mut ended = self.ended.lock();
+        while !*ended && !self.busy.load(Ordering::SeqCst) {
+            self.bell.wait(&mut ended);
+        }
+    }
+}
+
+/// Watches until there is nothing left to watch.
+pub(crate) fn run(machine: &Arc<Machine>) {
+    let watch = &machine.watch;
+    let (mut patience, mut quiet) = (SOON, 0);
+    loop {
+        watch.wait();
+        std::thread::sleep(patience);
+        patience = (patience * 2).min(LATE);
+        let idle = look(machine);
+        if watch.has_ended() && (idle || machine.poison.is_set()) {
+            return;
+        }
+        quiet = if idle { quiet + 1 } else { 0 };
+        if quiet < QUIET {
+            continue;
+        }
+        watch.busy.store(false, Ordering::SeqCst);
+        // What came before that was seen, or is seen now; what comes after it rings.
+        if !look(machine) {
+            watch.busy.store(true, Ordering::SeqCst);
+        }
+        (patience, quiet) = (SOON, 0);
+    }
+}
+
+/// Looks at every queue; returns whether nothing is under way.
+fn look(machine: &Arc<Machine>) -> bool {
+    let queues = machine.queues.lock().clone();
+    let lost = machine.poison.error();
+    for queue in &queues {
+        let mut state = queue.state.lock();
+        match &lost {
+            Some(lost) => state.flights.drain(..).for_each(|flight| flight.fail(lost)),
+            None => queue.flush(machine, &mut state),
+        }
+    }
+    machine.poll(wgpu::PollType::Poll);
+    machine.arrivals.land(machine);
+    queues.iter().all(|queue| queue.is_idle())
+}

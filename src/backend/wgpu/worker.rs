@@ -1,0 +1,129 @@
+//! The thread of a slot that is behind: it makes the host calls, and works off what waits for them.
+
+#![forbid(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::command::{Callback, Work};
+use crate::backend::fault::Severity;
+use crate::backend::wgpu::queue::{Shared, Task};
+use crate::backend::wgpu::run::settle;
+use crate::backend::wgpu::{Machine, Wgpu};
+use crate::backend::{Call, Command, Fault, Submitter, outcome};
+use crate::callback::{OnDevice, panic_message, shielded};
+use crate::error::Error;
+use crate::taint;
+
+/// Starts the thread of a slot, which ends when the queue is closed.
+pub(crate) fn start(machine: &Arc<Machine>, shared: &Arc<Shared>) -> Result<(), Fault> {
+    let (machine, shared) = (machine.clone(), shared.clone());
+    let thread = std::thread::Builder::new().name(format!("dacapo-wgpu-slot-{}", shared.index));
+    let started = thread.spawn(move || {
+        while let Some(task) = next(&machine, &shared) {
+            perform(&machine, &shared, task);
+        }
+    });
+    started.map(drop).map_err(|error| Fault::new(Call::HostCall, Severity::Call, error.to_string()))
+}
+
+/// The next task; `None` once the queue is closed and nothing is left.
+fn next(machine: &Machine, shared: &Shared) -> Option<Task> {
+    let mut state = shared.state.lock();
+    loop {
+        if let Some(task) = state.backlog.pop_front() {
+            return Some(task);
+        }
+        if state.behind {
+            state.behind = false;
+            machine.watch.notice();
+            shared.moved.notify_all();
+        }
+        if state.closed {
+            return None;
+        }
+        shared.moved.wait(&mut state);
+    }
+}
+
+/// Encodes one task, or makes its host calls, and notes that. Whatever this thread lets go of may be the user's.
+fn perform(machine: &Arc<Machine>, shared: &Arc<Shared>, task: Task) {
+    let (seq, on_device) = (task.seq(), OnDevice::enter());
+    shielded(|| match task {
+        Task::Wait { on, seq } => await_encoded(machine, &on, seq),
+        Task::Run { seq, by, command } => run(machine, shared, seq, &by, &command),
+        Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
+        Task::Replay { mark, by, exec, reports } => exec.replay_in_parts(machine, shared, mark, &by, &reports),
+        Task::FailReplay { exec, cause, .. } => exec.fail(&cause),
+    });
+    drop(on_device);
+    let Some(seq) = seq else { return };
+    let mut state = shared.state.lock();
+    shared.encoded(machine, &mut state, seq);
+    shared.moved.notify_all();
+}
+
+impl Task {
+    /// Its number, if it is an operation of the queue.
+    fn seq(&self) -> Option<u64> {
+        match self {
+            Task::Run { seq, .. } | Task::Fail { seq, .. } | Task::FailReplay { seq, .. } => Some(*seq),
+            Task::Replay { mark, .. } => Some(mark.seq),
+            Task::Wait { .. } => None,
+        }
+    }
+}
+
+/// Waits until operation `seq` of another queue is submitted.
+fn await_encoded(machine: &Arc<Machine>, on: &Arc<Shared>, seq: u64) {
+    /// How often the wait looks whether the device was lost.
+    const TICK: Duration = Duration::from_millis(10);
+    let mut theirs = on.state.lock();
+    while theirs.encoded < seq {
+        if machine.poison.is_set() {
+            return;
+        }
+        on.moved.wait_for(&mut theirs, TICK);
+    }
+    on.flush(machine, &mut theirs);
+}
+
+fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, seq: u64, by: &Submitter, command: &Command<Wgpu>) {
+    if let Some(lost) = machine.poison.error() {
+        return outcome::skip(command, &Arc::new(lost));
+    }
+    let failed = match &command.job.0 {
+        Work::HostCall { call } => make_call(machine, shared, seq, command, call).err(),
+        _ => {
+            let ran = shared.state.lock().run(machine, command);
+            ran.err().map(|fault| machine.poison.absorb(fault))
+        }
+    };
+    if let Some(error) = failed.map(Arc::new) {
+        outcome::fail(command, &error);
+        by.failures.park(&error);
+    }
+}
+
+/// Makes a host call when all before operation `seq` is done, unless what it reads was never written.
+pub(crate) fn make_call(
+    machine: &Arc<Machine>,
+    shared: &Arc<Shared>,
+    seq: u64,
+    command: &Command<Wgpu>,
+    call: &Callback,
+) -> Result<(), Error> {
+    if let Some(cause) = taint::admit(command) {
+        outcome::skip(command, &cause);
+        return Ok(());
+    }
+    let done = shared.block(machine, seq.saturating_sub(1), None).map_err(|fault| machine.poison.absorb(fault))?;
+    if let (false, Some(lost)) = (done, machine.poison.error()) {
+        return Err(lost);
+    }
+    let run = AssertUnwindSafe(|| call.lock()());
+    catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: panic_message(panic) })?;
+    settle(command);
+    Ok(())
+}
