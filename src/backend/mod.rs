@@ -9,6 +9,8 @@ pub mod host;
 pub(crate) mod launch_unchecked;
 pub(crate) mod outcome;
 pub(crate) mod section;
+#[cfg(feature = "wgpu")]
+pub(crate) mod wgpu;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,0 +1,118 @@
+//! What wgpu says of a call, in our words: error scopes, a lost device, a poll that cannot panic.
+//!
+//! # A lost device
+//!
+//! What wgpu does once a device is lost or destroyed, which no scope and no handler hears of:
+//!
+//! - what it makes (buffers, pipelines, bind groups, encoders) is invalid without a word, and using it is as silent;
+//! - a submit does nothing. The index that it returns is one that a poll then calls wrong;
+//! - `map_async` refuses at once, by its callback. A mapping asked for before a `destroy` is still granted when its
+//!   submission has ended, but the poll that grants it may take the buffer away before its callback runs, so that the range
+//!   of a granted mapping may be refused;
+//! - work that was submitted before a `destroy` still ends, and its callbacks run.
+//!
+//! Of all the calls of this backend only `Device::poll` panics by itself, when it is the one that finds the driver's device
+//! lost; [`poll`] makes a fault of that. A poll also runs callbacks of whoever shares the device.
+
+#![forbid(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use wgpu::{ErrorFilter, ErrorScopeGuard};
+
+use crate::backend::fault::Severity;
+use crate::backend::{Call, Fault};
+
+/// Runs `f` with every error of this thread's calls to `device` caught; one of them becomes a fault of `call`.
+///
+/// Scopes are a thread's own, so that what other threads do with the device meanwhile is none of ours. If `f` panics, they
+/// are closed too. That the device is lost is [not](is_lost) an error to wgpu.
+pub(crate) fn scoped<T>(device: &wgpu::Device, call: Call, f: impl FnOnce() -> T) -> Result<T, Fault> {
+    // On a panic they are dropped in the reverse order, as wgpu demands.
+    let validation = device.push_error_scope(ErrorFilter::Validation);
+    let internal = device.push_error_scope(ErrorFilter::Internal);
+    let memory = device.push_error_scope(ErrorFilter::OutOfMemory);
+    let value = f();
+    let (memory, internal, validation) = (popped(memory), popped(internal), popped(validation));
+    // What is used after it could not be made is refused, too: the root comes first.
+    match memory.or(internal).or(validation) {
+        Some(error) => Err(fault(call, &error)),
+        None => Ok(value),
+    }
+}
+
+/// Whether the device is lost or destroyed, asked of wgpu without changing anything.
+pub(crate) fn is_lost(device: &wgpu::Device) -> bool {
+    // A buffer without a use is refused on every device that lives, and on none that does not.
+    let nothing = wgpu::BufferDescriptor {
+        label: None,
+        size: 4,
+        usage: wgpu::BufferUsages::empty(),
+        mapped_at_creation: false,
+    };
+    let scope = device.push_error_scope(ErrorFilter::Validation);
+    drop(device.create_buffer(&nothing));
+    popped(scope).is_none()
+}
+
+/// The fault of a call that found the device lost.
+pub(crate) fn lost(call: Call) -> Fault {
+    Fault::new(call, Severity::Sticky, "the wgpu device is lost, or was destroyed")
+}
+
+/// [`wgpu::Device::poll`], with the panic that a lost device makes of it turned into the fault it is.
+///
+/// Callbacks run inside, also those of whoever shares the device. One of theirs that panics is not our concern, but takes
+/// those with it that were to run after it, which are dropped uncalled: so every callback of ours must count its own drop
+/// as a failure.
+pub(crate) fn poll(device: &wgpu::Device, how: wgpu::PollType) -> Result<Polled, Fault> {
+    let polled = catch_unwind(AssertUnwindSafe(|| device.poll(how)));
+    match polled {
+        Ok(Ok(wgpu::PollStatus::QueueEmpty)) => Ok(Polled::Idle),
+        Ok(Ok(wgpu::PollStatus::WaitSucceeded)) => Ok(Polled::Passed),
+        Ok(Ok(wgpu::PollStatus::Poll) | Err(wgpu::PollError::Timeout)) => Ok(Polled::Pending),
+        Ok(Err(wgpu::PollError::WrongSubmissionIndex(..))) => Ok(Polled::Unsubmitted),
+        Err(_) if is_lost(device) => Err(lost(Call::Synchronize)),
+        Err(_) => Ok(Polled::Pending),
+    }
+}
+
+/// What a poll found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polled {
+    /// Nothing is in flight.
+    Idle,
+    /// The submission that was asked for has ended.
+    Passed,
+    /// Something is in flight, that submission included.
+    Pending,
+    /// That submission was never made: it was refused, or the device is [lost](is_lost).
+    Unsubmitted,
+}
+
+/// What wgpu says, in one line.
+pub(crate) fn text(error: &wgpu::Error) -> String {
+    let said = match error {
+        wgpu::Error::OutOfMemory { source } => source.to_string(),
+        wgpu::Error::Validation { description, .. } | wgpu::Error::Internal { description, .. } => {
+            description.clone()
+        }
+    };
+    let lines = said.lines().map(str::trim);
+    let lines: Vec<_> =
+        lines.filter(|line| !matches!(*line, "" | "Validation Error" | "Caused by:")).collect();
+    lines.join(": ")
+}
+
+fn popped(scope: ErrorScopeGuard) -> Option<wgpu::Error> {
+    // Ready at once on every native backend.
+    pollster::block_on(scope.pop())
+}
+
+fn fault(call: Call, error: &wgpu::Error) -> Fault {
+    let severity = match error {
+        wgpu::Error::OutOfMemory { .. } => Severity::Memory,
+        wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => Severity::Call,
+    };
+    Fault::new(call, severity, text(error))
+}
