@@ -127,6 +127,8 @@ mod work;
 pub use any_stream::AnyStream;
 #[cfg(feature = "cuda")]
 pub use backend::cuda::Cuda;
+#[cfg(feature = "wgpu")]
+pub use backend::wgpu::Wgpu;
 pub use backend::host::Host;
 pub use backend::launch_unchecked::LaunchUnchecked;
 pub use backend::section::EnqueueRaw;
@@ -175,6 +177,16 @@ pub mod host {
     pub use crate::backend::host::{Chunk, Faults, Host, HostOptions, Stepper, UnwrittenReads};
     /// A stream of the host backend.
     pub type Stream<P = crate::NoCapture> = crate::Stream<P, Host>;
+}
+
+/// The wgpu backend: its options, and the `wgpu` that it is made of.
+#[cfg(feature = "wgpu")]
+pub mod wgpu {
+    pub use crate::backend::wgpu::{Fallback, Wgpu, WgpuOptions};
+    /// The crate whose devices, queues and buffers are taken here, in the version that they must come from.
+    pub use ::wgpu;
+    /// A stream of the wgpu backend.
+    pub type Stream<P = crate::NoCapture> = crate::Stream<P, Wgpu>;
 }
 
 /// The CUDA backend: its options, and arguments of raw sections for `cudarc`.

@@ -71,13 +71,13 @@ impl Readback {
     }
 
     /// Takes the room out, for a driver that fills it behind the back of this crate's types.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn take_room(&self) -> Room {
         std::mem::take(&mut self.0.lock().room)
     }
 
     /// Gives the room back with what became of it. Whoever waits for it is to be [woken](wake) under no lock.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn settle(&self, room: Room, outcome: Result<()>) -> Option<Waker> {
         let mut landing = self.0.lock();
         landing.room = room;
@@ -86,7 +86,7 @@ impl Readback {
     }
 
     /// Gives the room back as it was taken.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn put_room(&self, room: Room) {
         self.0.lock().room = room;
     }

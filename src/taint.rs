@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -100,17 +100,17 @@ impl Taint {
 }
 
 /// How often anything was tainted in this process. While it stays the same, bytes that were found clean are clean.
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 fn note_change() {
     // Relaxed: who must see the taint sees the number too, since operations on one byte are ordered by locks.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     CHANGES.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The number of [changes](CHANGES) so far.
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(crate) fn changes() -> u64 {
     CHANGES.load(Ordering::Relaxed)
 }
@@ -167,7 +167,7 @@ fn cut(ranges: &mut Vec<(Range<usize>, Arc<Error>)>, holes: &Bytes) {
 }
 
 /// Whether nothing that `command` uses is tainted, so that there is nothing to [`admit`] or [`settle`].
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(crate) fn is_clean<B: Backend>(command: &Command<B>) -> bool {
     command.args.regions.iter().flat_map(|region| &region.contents).all(|contents| contents.taint.is_clean())
 }

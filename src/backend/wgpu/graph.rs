@@ -136,7 +136,7 @@ impl WgpuExec {
                 outcome::skip(command, &cause);
                 reports.note(mark, &cause);
             } else if let Work::HostCall { call } = &command.job.0 {
-                let called = worker::make_call_within(machine, shared, command, call);
+                let called = worker::make_call(machine, shared, command, call);
                 if let Some(error) = called.err().map(Arc::new) {
                     outcome::fail(command, &error);
                     by.failures.park(&error);

@@ -31,7 +31,7 @@ pub(crate) struct Pads {
 
 /// Bytes on their way to the host.
 pub(crate) struct Flight {
-    pub(crate) into: Arc<Readback>,
+    into: Option<Arc<Readback>>,
     pub(crate) pad: wgpu::Buffer,
     /// Where the first byte is in the pad.
     skip: usize,
@@ -104,21 +104,23 @@ impl Flight {
         let words = from.end().next_multiple_of(WORD) - first;
         let pad = machine.pads.take(machine, words)?;
         let (skip, len) = ((from.at - first) as usize, from.len as usize);
-        Ok((Flight { into, pad, skip, len, pitch }, first, words))
+        Ok((Flight { into: Some(into), pad, skip, len, pitch }, first, words))
     }
 
     /// Asks wgpu for the bytes, once the copy to the pad was submitted.
     pub(crate) fn request(self, machine: &Arc<Machine>) {
         let (pad, machine) = (self.pad.clone(), Arc::downgrade(machine));
-        pad.map_async(wgpu::MapMode::Read, .., move |outcome| match machine.upgrade() {
-            Some(machine) => machine.arrivals.push(Arrival::Read(self, outcome)),
-            None => self.fail(&Error::Unsupported { operation: "read", reason: "the device is gone" }),
+        pad.map_async(wgpu::MapMode::Read, .., move |outcome| {
+            if let Some(machine) = machine.upgrade() {
+                machine.arrivals.push(Arrival::Read(self, outcome));
+            }
         });
     }
 
     /// Hands the bytes over. Whoever waits for them is to be woken under no lock.
-    fn land(self, machine: &Machine, outcome: Result<(), wgpu::BufferAsyncError>) -> Option<Waker> {
-        let mut room = self.into.take_room();
+    fn land(mut self, machine: &Machine, outcome: Result<(), wgpu::BufferAsyncError>) -> Option<Waker> {
+        let into = self.into.take()?;
+        let mut room = into.take_room();
         let copied = match outcome {
             Ok(()) => self.copy(room.bytes_mut()),
             Err(error) => Err(Fault::new(Call::Read, Severity::Call, error.to_string())),
@@ -129,9 +131,9 @@ impl Flight {
         });
         if outcome.is_ok() {
             self.pad.unmap();
-            machine.pads.give(self.pad);
+            machine.pads.give(self.pad.clone());
         }
-        self.into.settle(room, outcome)
+        into.settle(room, outcome)
     }
 
     fn copy(&self, to: &mut [u8]) -> Result<(), Fault> {
@@ -153,8 +155,16 @@ impl Flight {
     }
 
     /// Nothing will come.
-    pub(crate) fn fail(self, error: &Error) {
-        self.into.fail(error.clone());
+    pub(crate) fn fail(mut self, error: &Error) {
+        self.into.take().into_iter().for_each(|into| into.fail(error.clone()));
+    }
+}
+
+impl Drop for Flight {
+    /// wgpu may drop a callback that it never calls.
+    fn drop(&mut self) {
+        let gone = Error::Unsupported { operation: "read", reason: "the device gave up its queue" };
+        self.into.take().into_iter().for_each(|into| into.fail(gone.clone()));
     }
 }
 

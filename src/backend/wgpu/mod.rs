@@ -1,9 +1,334 @@
-//! The wgpu backend.
+//! The wgpu backend: software graphs on every GPU that wgpu reaches.
+//!
+//! One queue of wgpu's serves all slots. Each slot has an encoder of its own, into which whoever submits an operation encodes
+//! it at once; what a slot waits for is submitted first. So the order in which operations are encoded is an order of the bytes,
+//! and taint is decided then. A slot that must wait for the host, for a callback, falls behind: its thread goes on from there.
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod bind;
+pub(crate) mod bytes;
+pub(crate) mod code;
+pub(crate) mod encoder;
+pub(crate) mod graph;
+pub(crate) mod landing;
+pub(crate) mod memory;
 pub(crate) mod open;
+pub(crate) mod params;
+pub(crate) mod pinned;
+pub(crate) mod queue;
+pub(crate) mod reflect;
+pub(crate) mod rewrite;
+pub(crate) mod run;
 pub(crate) mod scope;
+pub(crate) mod scratch;
 mod select;
+pub(crate) mod source;
+pub(crate) mod steps;
+pub(crate) mod uniforms;
+pub(crate) mod upload;
+pub(crate) mod watch;
+pub(crate) mod worker;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 pub use open::{Fallback, WgpuOptions};
+pub(crate) use source::Source;
+
+use crate::backend::fault::Severity;
+use crate::backend::sealed::Driver;
+use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
+use crate::device::{Device, DeviceOptions};
+use crate::error::{Error, Result as Outcome};
+use crate::failures::Reports;
+use crate::graph::flow::Dag;
+use crate::kernel::program::Sources;
+use crate::poison::Poison;
+use crate::stream_id::StreamId;
+use bytes::ByteKernels;
+use code::{Codes, WgpuCode};
+use graph::WgpuExec;
+use landing::{Arrivals, Pads};
+use memory::{WgpuMemory, Whose};
+use open::Opened;
+use pinned::HeapBytes;
+use queue::{Shared, WgpuQueue};
+use uniforms::Constants;
+use upload::Chunks;
+use watch::Watch;
+
+/// The wgpu backend: GPUs of every maker, through Vulkan, Metal, DirectX 12 or OpenGL.
+pub struct Wgpu {
+    machine: Arc<Machine>,
+}
+
+/// What everything of one device shares.
+pub(crate) struct Machine {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) limits: wgpu::Limits,
+    opened: Opened,
+    pub(crate) poison: Arc<Poison>,
+    pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
+    pub(crate) watch: Watch,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) chunks: Chunks,
+    pub(crate) pads: Pads,
+    /// Scalars of launches, where the device has no immediates.
+    pub(crate) uniforms: Constants,
+    /// What fills repeat.
+    pub(crate) patterns: Constants,
+    codes: Codes,
+    pub(crate) bytes: ByteKernels,
+    /// What an argument without elements is bound to: a shader has no other way to be given nothing.
+    pub(crate) nothing: WgpuMemory,
+    pub(crate) bind_groups: usize,
+    pub(crate) in_flight: u64,
+}
+
+impl Device<Wgpu> {
+    /// A wgpu device with the usual options, on the machine's fastest adapter.
+    ///
+    /// # Errors
+    /// [`Error::Driver`], which says what is missing: a driver, an adapter that computes.
+    pub fn new() -> Outcome<Self> {
+        Self::open(DeviceOptions::new())
+    }
+
+    /// A wgpu device with the usual options, on a device and a queue that the program has already; see
+    /// [`WgpuOptions::parts`] for other options and for what that means to the program.
+    ///
+    /// # Errors
+    /// [`Error::Driver`], which says what the device lacks, or that it is lost.
+    pub fn from_parts(device: wgpu::Device, queue: wgpu::Queue) -> Outcome<Self> {
+        Self::open(DeviceOptions::new().backend(WgpuOptions::new().parts(device, queue)))
+    }
+}
+
+impl Machine {
+    fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
+        let opened = open::open(options, poison)?;
+        let (device, queue, limits) = (opened.device.clone(), opened.queue.clone(), opened.limits.clone());
+        let codes = Codes::default();
+        let nothing = wgpu::BufferDescriptor {
+            label: Some("dacapo nothing"),
+            size: 256,
+            usage: WgpuMemory::USAGE,
+            mapped_at_creation: false,
+        };
+        let nothing = opened.create(Call::Open, |device| device.create_buffer(&nothing))?;
+        Ok(Machine {
+            bytes: ByteKernels::load(&device, &codes)?,
+            nothing: WgpuMemory::new(nothing, Whose::Ours),
+            device,
+            queue,
+            limits,
+            opened,
+            poison: poison.clone(),
+            queues: Mutex::default(),
+            watch: Watch::default(),
+            arrivals: Arrivals::default(),
+            chunks: Chunks::default(),
+            pads: Pads::default(),
+            uniforms: Constants::new(wgpu::BufferUsages::UNIFORM),
+            patterns: Constants::new(wgpu::BufferUsages::STORAGE),
+            codes,
+            bind_groups: options.kept_bind_groups(),
+            in_flight: options.most_in_flight() as u64,
+        })
+    }
+
+    /// What the starts of bindings are multiples of.
+    pub(crate) fn alignment(&self) -> u64 {
+        u64::from(self.limits.min_storage_buffer_offset_alignment).max(memory::WORD)
+    }
+
+    /// Lets wgpu look what is done, and tell: nothing lands before [`Arrivals::land`]. To be called under no lock, since
+    /// callbacks of whoever shares the device run as well.
+    pub(crate) fn poll(&self, how: wgpu::PollType) -> scope::Polled {
+        match scope::poll(&self.device, how) {
+            Ok(polled) => polled,
+            Err(fault) => {
+                self.lose(&fault);
+                scope::Polled::Unsubmitted
+            }
+        }
+    }
+
+    /// Finds out whether the device was lost without a word.
+    pub(crate) fn check(&self, call: Call) {
+        if !self.poison.is_set()
+            && let Some(fault) = self.opened.is_lost(call)
+        {
+            self.lose(&fault);
+        }
+    }
+
+    /// Gives the device up for a fault after which nobody can tell any more what was done.
+    pub(crate) fn lose(&self, fault: &Fault) {
+        self.poison.set(Fault::new(fault.call(), Severity::Sticky, fault.message().to_owned()));
+    }
+
+    /// Lets go of what refers to memory that is given back.
+    pub(crate) fn forget(&self, memory: u64) {
+        let queues = self.queues.lock().clone();
+        queues.iter().for_each(|queue| queue.state.lock().groups.forget(memory));
+    }
+}
+
+impl Drop for Wgpu {
+    fn drop(&mut self) {
+        self.machine.watch.end();
+    }
+}
+
+impl Backend for Wgpu {}
+
+#[diagnostic::do_not_recommend]
+impl Driver for Wgpu {
+    const NAME: &'static str = "wgpu";
+    const SOURCE: &'static str = "wgsl";
+    type Options = WgpuOptions;
+    type Queue = WgpuQueue;
+    type Memory = WgpuMemory;
+    type Code = Arc<WgpuCode>;
+    type Section = Infallible;
+    type Exec = WgpuExec;
+
+    fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
+        let machine = Arc::new(Machine::open(options, poison)?);
+        let watched = machine.clone();
+        let thread = std::thread::Builder::new().name("dacapo-wgpu-watch".to_owned());
+        let started = thread.spawn(move || watch::run(&watched));
+        started.map_err(|error| Fault::new(Call::Open, Severity::Call, error.to_string()))?;
+        Ok(Wgpu { machine })
+    }
+
+    fn limits(&self) -> Limits {
+        open::limits(&self.machine.opened)
+    }
+
+    fn queue(&self, index: u32, spares: Arc<Spares<Self>>) -> Result<WgpuQueue, Fault> {
+        Ok(WgpuQueue::new(&self.machine, index, spares))
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<WgpuMemory, Fault> {
+        WgpuMemory::allocate(&self.machine, bytes)
+    }
+
+    fn free(&self, memory: &WgpuMemory) -> Result<(), Fault> {
+        memory.free(&self.machine);
+        Ok(())
+    }
+
+    fn address(_memory: &WgpuMemory, _offset: usize) -> Option<u64> {
+        None
+    }
+
+    fn pin(&self, bytes: usize) -> Result<Box<dyn HostBytes>, Fault> {
+        Ok(Box::new(HeapBytes::zeroed(bytes)))
+    }
+
+    fn runs_in_chunks(_code: &Arc<WgpuCode>) -> bool {
+        false
+    }
+
+    fn load(&self, sources: &Sources) -> Result<Option<Arc<WgpuCode>>, Fault> {
+        if sources.wgsl.is_none() {
+            return Ok(None);
+        }
+        self.machine.codes.load(&self.machine.device, sources).map(Some)
+    }
+
+    fn begin(&self, _stream: StreamId) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn end(&self, _stream: StreamId) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn abandon(&self, _stream: StreamId) {}
+
+    fn throttle(&self, queue: &WgpuQueue) {
+        queue.throttle();
+    }
+
+    fn wait_for_room(&self, queue: &WgpuQueue, seq: u64) -> bool {
+        queue.shared.block(&self.machine, seq, None).unwrap_or(false)
+    }
+
+    fn wait_for(&self, queue: &WgpuQueue, on: &WgpuQueue, seq: u64) -> Result<(), Fault> {
+        queue.wait_for(&on.shared, seq)
+    }
+
+    fn order_failure(&self, queue: &WgpuQueue, on: &WgpuQueue, seq: u64) {
+        // Refused is only a thread that could not be started.
+        if let Err(fault) = queue.wait_for(&on.shared, seq) {
+            self.machine.lose(&fault);
+        }
+    }
+
+    fn submit(
+        &self,
+        queue: &WgpuQueue,
+        seq: u64,
+        by: &Submitter,
+        command: &mut Command<Self>,
+    ) -> Result<(), Fault> {
+        queue.submit(seq, by, command)
+    }
+
+    fn submit_failure(&self, queue: &WgpuQueue, seq: u64, command: Command<Self>, cause: Arc<Error>) {
+        queue.submit_failure(seq, command, cause);
+    }
+
+    fn seal(
+        &self,
+        commands: Vec<Command<Self>>,
+        _dag: &Dag,
+        fleeting: Vec<Fleeting<Self>>,
+    ) -> Result<WgpuExec, Fault> {
+        WgpuExec::seal(&self.machine, commands, fleeting)
+    }
+
+    fn replay(
+        &self,
+        queue: &WgpuQueue,
+        seq: u64,
+        by: &Submitter,
+        exec: &Arc<WgpuExec>,
+        reports: &Arc<Reports>,
+    ) -> Result<(), Fault> {
+        queue.replay(seq, by, exec, reports)
+    }
+
+    fn replay_failure(&self, queue: &WgpuQueue, seq: u64, exec: &Arc<WgpuExec>, cause: Arc<Error>) {
+        queue.replay_failure(seq, exec, cause);
+    }
+
+    fn completed(&self, queue: &WgpuQueue) -> u64 {
+        queue.shared.completed()
+    }
+
+    fn block(
+        &self,
+        queue: &WgpuQueue,
+        seq: u64,
+        _waiter: Waiter,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Fault> {
+        queue.shared.block(&self.machine, seq, deadline)
+    }
+}
+
+impl std::fmt::Debug for Wgpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wgpu").field("adapter", &self.machine.opened.adapter).finish_non_exhaustive()
+    }
+}

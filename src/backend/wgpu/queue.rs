@@ -312,8 +312,8 @@ impl Shared {
             Err(fault) => {
                 machine.lose(&fault);
                 let lost = machine.poison.error();
-                for flight in state.flights.drain(..) {
-                    lost.iter().for_each(|lost| flight.into.fail(lost.clone()));
+                if let Some(lost) = lost {
+                    state.flights.drain(..).for_each(|flight| flight.fail(&lost));
                 }
             }
         }
@@ -350,6 +350,20 @@ impl Shared {
             drop(state);
             machine.poll(wgpu::PollType::Wait { submission_index, timeout: Some(patience) });
         }
+    }
+
+    /// Blocks until all that was submitted is done and has landed, or the device is lost. For the thread of a slot that is
+    /// behind, so that nothing comes meanwhile.
+    pub(crate) fn drain(self: &Arc<Self>, machine: &Arc<Machine>) {
+        let mut state = self.state.lock();
+        self.flush(machine, &mut state);
+        drop(state);
+        // Acquire pairs with the news of the last submission.
+        while self.in_flight.load(Ordering::Acquire) > 0 && !machine.poison.is_set() {
+            let last = self.state.lock().submissions.back().map(|(_, index)| index.clone());
+            machine.poll(wgpu::PollType::Wait { submission_index: last, timeout: Some(TICK) });
+        }
+        machine.arrivals.land(machine);
     }
 
     /// Whether nothing is left to do.

@@ -52,7 +52,7 @@ fn perform(machine: &Arc<Machine>, shared: &Arc<Shared>, task: Task) {
     let (seq, on_device) = (task.seq(), OnDevice::enter());
     shielded(|| match task {
         Task::Wait { on, seq } => await_encoded(machine, &on, seq),
-        Task::Run { seq, by, command } => run(machine, shared, seq, &by, &command),
+        Task::Run { by, command, .. } => run(machine, shared, &by, &command),
         Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
         Task::Replay { mark, by, exec, reports } => exec.replay_in_parts(machine, shared, mark, &by, &reports),
         Task::FailReplay { exec, cause, .. } => exec.fail(&cause),
@@ -89,12 +89,12 @@ fn await_encoded(machine: &Arc<Machine>, on: &Arc<Shared>, seq: u64) {
     on.flush(machine, &mut theirs);
 }
 
-fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, seq: u64, by: &Submitter, command: &Command<Wgpu>) {
+fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, by: &Submitter, command: &Command<Wgpu>) {
     if let Some(lost) = machine.poison.error() {
         return outcome::skip(command, &Arc::new(lost));
     }
     let failed = match &command.job.0 {
-        Work::HostCall { call } => make_call(machine, shared, seq, command, call).err(),
+        Work::HostCall { call } => make_call(machine, shared, command, call).err(),
         _ => {
             let ran = shared.state.lock().run(machine, command);
             ran.err().map(|fault| machine.poison.absorb(fault))
@@ -106,11 +106,10 @@ fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, seq: u64, by: &Submitter, c
     }
 }
 
-/// Makes a host call when all before operation `seq` is done, unless what it reads was never written.
+/// Makes a host call when all that the slot has encoded is done, unless what it reads was never written.
 pub(crate) fn make_call(
     machine: &Arc<Machine>,
     shared: &Arc<Shared>,
-    seq: u64,
     command: &Command<Wgpu>,
     call: &Callback,
 ) -> Result<(), Error> {
@@ -118,10 +117,8 @@ pub(crate) fn make_call(
         outcome::skip(command, &cause);
         return Ok(());
     }
-    let done = shared.block(machine, seq.saturating_sub(1), None).map_err(|fault| machine.poison.absorb(fault))?;
-    if let (false, Some(lost)) = (done, machine.poison.error()) {
-        return Err(lost);
-    }
+    shared.drain(machine);
+    machine.poison.check()?;
     let run = AssertUnwindSafe(|| call.lock()());
     catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: panic_message(panic) })?;
     settle(command);
