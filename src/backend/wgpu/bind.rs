@@ -76,17 +76,17 @@ impl Groups {
 }
 
 fn make(machine: &Machine, code: &WgpuCode, ranges: &[Bound<'_>]) -> Result<Arc<wgpu::BindGroup>, Fault> {
-    let entry = |(binding, range): (usize, &Bound<'_>)| wgpu::BindGroupEntry {
-        binding: binding as u32,
-        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-            buffer: &range.memory.buffer,
-            offset: range.at,
-            size: NonZeroU64::new(range.len),
-        }),
-    };
-    // Made anew here: the entries borrow from buffers that are cloned nowhere.
     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = ranges.iter().enumerate().map(entry).collect();
     let descriptor = wgpu::BindGroupDescriptor { label: None, layout: &code.layout, entries: &entries };
     let group = scoped(&machine.device, Call::Launch, || machine.device.create_bind_group(&descriptor))?;
     Ok(Arc::new(group))
+}
+
+fn entry<'r>((binding, range): (usize, &Bound<'r>)) -> wgpu::BindGroupEntry<'r> {
+    let resource = wgpu::BufferBinding {
+        buffer: &range.memory.buffer,
+        offset: range.at,
+        size: NonZeroU64::new(range.len),
+    };
+    wgpu::BindGroupEntry { binding: binding as u32, resource: wgpu::BindingResource::Buffer(resource) }
 }

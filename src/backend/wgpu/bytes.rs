@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::backend::Fault;
 use crate::backend::wgpu::code::{Codes, WgpuCode};
-use crate::kernel::{In, InOut, Out, Program};
+use crate::kernel::{In, InOut, Program};
 
 /// The kernels of the library's own.
 pub(crate) struct ByteKernels {
@@ -76,8 +76,8 @@ fn rows(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) b
             let row = (at - args.to_first) / args.to_step;
             let column = (at - args.to_first) % args.to_step;
             if column >= args.row { continue; }
-            let from = args.first + row * args.step + column;
-            let taken = (source[from / 4u] >> (8u * (from % 4u))) & 255u;
+            let origin = args.first + row * args.step + column;
+            let taken = (source[origin / 4u] >> (8u * (origin % 4u))) & 255u;
             value = (value & ~(255u << (8u * byte))) | (taken << (8u * byte));
         }
         target_[word] = value;

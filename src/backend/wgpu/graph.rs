@@ -9,7 +9,7 @@ use static_assertions::assert_impl_all;
 
 use crate::backend::command::Work;
 use crate::backend::wgpu::bind::Groups;
-use crate::backend::wgpu::memory::{Place, WORD, Whose, WgpuMemory};
+use crate::backend::wgpu::memory::{Place, WORD, WgpuMemory};
 use crate::backend::wgpu::queue::{SUBMISSION, Shared, State};
 use crate::backend::wgpu::run::fits;
 use crate::backend::wgpu::scope::scoped;
@@ -189,7 +189,7 @@ impl Written {
             usage: WgpuMemory::USAGE,
             mapped_at_creation: true,
         };
-        let buffer = scoped(&machine.device, Call::Seal, || machine.device.create_buffer(&descriptor))?;
+        let buffer = machine.create(Call::Seal, |device| device.create_buffer(&descriptor))?;
         let view = buffer.get_mapped_range_mut(..);
         let refused = |error: wgpu::MapRangeError| {
             Fault::new(Call::Seal, crate::backend::fault::Severity::Call, error.to_string())
@@ -202,8 +202,8 @@ impl Written {
             at += len.next_multiple_of(WORD as usize);
         }
         drop(view);
-        buffer.unmap();
-        Ok(Written(Some(WgpuMemory::new(buffer, Whose::Ours))))
+        scoped(&machine.device, Call::Seal, || buffer.unmap())?;
+        Ok(Written(Some(WgpuMemory::new(buffer))))
     }
 
     /// The steps of one recorded write, whose bytes start `taken` bytes into all.

@@ -81,7 +81,7 @@ impl Pads {
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         };
-        scoped(&machine.device, Call::Read, || machine.device.create_buffer(&descriptor))
+        machine.create(Call::Read, |device| device.create_buffer(&descriptor))
     }
 
     fn give(&self, pad: wgpu::Buffer) {
@@ -125,13 +125,16 @@ impl Flight {
             Ok(()) => self.copy(room.bytes_mut()),
             Err(error) => Err(Fault::new(Call::Read, Severity::Call, error.to_string())),
         };
-        let outcome = copied.map_err(|fault| match machine.poison.error() {
-            Some(lost) => lost,
-            None => machine.poison.absorb(fault),
+        // A read that is refused, or whose bytes are gone, is how a lost device shows.
+        let outcome = copied.map_err(|fault| {
+            machine.check(Call::Read);
+            machine.poison.error().unwrap_or_else(|| machine.poison.absorb(fault))
         });
-        if outcome.is_ok() {
-            self.pad.unmap();
-            machine.pads.give(self.pad.clone());
+        match outcome {
+            Ok(()) if scoped(&machine.device, Call::Read, || self.pad.unmap()).is_ok() => {
+                machine.pads.give(self.pad.clone());
+            }
+            _ => {}
         }
         into.settle(room, outcome)
     }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use static_assertions::assert_impl_all;
 
 use crate::backend::fault::Severity;
-use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, Fault, Region};
 
@@ -24,14 +23,6 @@ pub struct WgpuMemory {
     pub(crate) id: u64,
     pub(crate) buffer: wgpu::Buffer,
     bytes: u64,
-    pub(crate) whose: Whose,
-}
-
-/// Who made a buffer of wgpu's, and may destroy it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    Ours,
-    Theirs,
 }
 
 impl WgpuMemory {
@@ -48,27 +39,19 @@ impl WgpuMemory {
             usage: Self::USAGE,
             mapped_at_creation: false,
         };
-        let buffer = scoped(&machine.device, Call::Allocate, || machine.device.create_buffer(&descriptor))?;
-        Ok(Self::new(buffer, Whose::Ours))
+        let buffer = machine.create(Call::Allocate, |device| device.create_buffer(&descriptor))?;
+        Ok(Self::new(buffer))
     }
 
-    pub(crate) fn new(buffer: wgpu::Buffer, whose: Whose) -> Self {
+    pub(crate) fn new(buffer: wgpu::Buffer) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
         // Only uniqueness matters.
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        WgpuMemory { id, bytes: buffer.size(), buffer, whose }
+        WgpuMemory { id, bytes: buffer.size(), buffer }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    /// Gives it back. Nothing that was submitted uses it any more.
-    pub(crate) fn free(&self, machine: &Machine) {
-        machine.forget(self.id);
-        if self.whose == Whose::Ours {
-            self.buffer.destroy();
-        }
     }
 }
 

@@ -9,6 +9,7 @@
 pub(crate) mod bind;
 pub(crate) mod bytes;
 pub(crate) mod code;
+pub(crate) mod element;
 pub(crate) mod encoder;
 pub(crate) mod graph;
 pub(crate) mod landing;
@@ -16,6 +17,7 @@ pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod params;
 pub(crate) mod pinned;
+pub(crate) mod private;
 pub(crate) mod queue;
 pub(crate) mod reflect;
 pub(crate) mod rewrite;
@@ -27,7 +29,9 @@ pub(crate) mod source;
 pub(crate) mod steps;
 pub(crate) mod uniforms;
 pub(crate) mod upload;
+pub(crate) mod variables;
 pub(crate) mod watch;
+pub(crate) mod words;
 pub(crate) mod worker;
 
 use std::convert::Infallible;
@@ -54,7 +58,7 @@ use bytes::ByteKernels;
 use code::{Codes, WgpuCode};
 use graph::WgpuExec;
 use landing::{Arrivals, Pads};
-use memory::{WgpuMemory, Whose};
+use memory::WgpuMemory;
 use open::Opened;
 use pinned::HeapBytes;
 use queue::{Shared, WgpuQueue};
@@ -124,7 +128,7 @@ impl Machine {
         let nothing = opened.create(Call::Open, |device| device.create_buffer(&nothing))?;
         Ok(Machine {
             bytes: ByteKernels::load(&device, &codes)?,
-            nothing: WgpuMemory::new(nothing, Whose::Ours),
+            nothing: WgpuMemory::new(nothing),
             device,
             queue,
             limits,
@@ -158,6 +162,15 @@ impl Machine {
                 scope::Polled::Unsubmitted
             }
         }
+    }
+
+    /// Makes something that is to be relied on: neither refused nor, on a lost device, invalid without a word.
+    pub(crate) fn create<T>(&self, call: Call, make: impl FnOnce(&wgpu::Device) -> T) -> Result<T, Fault> {
+        self.opened.create(call, make).inspect_err(|fault| {
+            if fault.is_sticky() {
+                self.lose(fault);
+            }
+        })
     }
 
     /// Finds out whether the device was lost without a word.
@@ -222,7 +235,8 @@ impl Driver for Wgpu {
     }
 
     fn free(&self, memory: &WgpuMemory) -> Result<(), Fault> {
-        memory.free(&self.machine);
+        // That is all: the buffer goes with its last owner, and wgpu keeps what is in flight.
+        self.machine.forget(memory.id);
         Ok(())
     }
 
@@ -239,10 +253,7 @@ impl Driver for Wgpu {
     }
 
     fn load(&self, sources: &Sources) -> Result<Option<Arc<WgpuCode>>, Fault> {
-        if sources.wgsl.is_none() {
-            return Ok(None);
-        }
-        self.machine.codes.load(&self.machine.device, sources).map(Some)
+        self.machine.codes.load(&self.machine.device, sources)
     }
 
     fn begin(&self, _stream: StreamId) -> Result<(), Fault> {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -285,37 +285,27 @@ impl Shared {
             return;
         }
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let (shared, machine_) = (self.clone(), Arc::downgrade(machine));
-        machine.queue.on_submitted_work_done(move || {
-            if let Some(machine) = machine_.upgrade() {
-                let now = Instant::now();
-                stamps.into_iter().for_each(|at| machine.arrivals.push(Arrival::Time(at, now)));
-                machine.arrivals.push(Arrival::Done(shared.clone(), upto));
-            }
-            shared.in_flight.fetch_sub(1, Ordering::Release);
-        });
+        let notice = Notice { shared: self.clone(), machine: Arc::downgrade(machine), stamps, upto };
+        machine.queue.on_submitted_work_done(move || drop(notice));
     }
 
     /// Hands the encoder to wgpu. What it refuses is ours: nobody knows any more what was written and what was not.
     fn send(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
-        let encoder = &mut state.encoder;
-        let submitted =
-            scoped(&machine.device, Call::Execute, || machine.queue.submit(encoder.finish()));
-        encoder.uploads.recall(machine);
+        let State { encoder, flights, .. } = state;
+        let submitted = scoped(&machine.device, Call::Execute, || {
+            let index = machine.queue.submit(encoder.finish());
+            encoder.uploads.recall(machine);
+            flights.drain(..).for_each(|flight| flight.request(machine));
+            index
+        });
         match submitted {
             Ok(index) => {
                 let completed = self.completed();
                 while state.submissions.pop_front_if(|(seq, _)| *seq <= completed).is_some() {}
                 state.submissions.push_back((state.encoded, index));
-                state.flights.drain(..).for_each(|flight| flight.request(machine));
+                machine.check(Call::Execute);
             }
-            Err(fault) => {
-                machine.lose(&fault);
-                let lost = machine.poison.error();
-                if let Some(lost) = lost {
-                    state.flights.drain(..).for_each(|flight| flight.fail(&lost));
-                }
-            }
+            Err(fault) => machine.lose(&fault),
         }
     }
 
@@ -328,12 +318,16 @@ impl Shared {
     ) -> Result<bool, Fault> {
         loop {
             machine.arrivals.land(machine);
+            // First: on a lost device wgpu calls done what never ran.
+            if machine.poison.is_set() {
+                return Ok(false);
+            }
             if self.completed() >= seq {
                 return Ok(true);
             }
             let now = Instant::now();
             let patience = deadline.map_or(TICK, |deadline| TICK.min(deadline.saturating_duration_since(now)));
-            if machine.poison.is_set() || patience.is_zero() {
+            if patience.is_zero() {
                 return Ok(false);
             }
             let mut state = self.state.lock();
@@ -370,6 +364,26 @@ impl Shared {
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         !state.behind && self.completed() >= state.encoded
+    }
+}
+
+/// Tells that all up to an operation is done; by its drop, since wgpu may drop a callback that it never calls.
+struct Notice {
+    shared: Arc<Shared>,
+    machine: Weak<Machine>,
+    stamps: Vec<Arc<Stamp>>,
+    upto: u64,
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        if let Some(machine) = self.machine.upgrade() {
+            let now = Instant::now();
+            self.stamps.drain(..).for_each(|at| machine.arrivals.push(Arrival::Time(at, now)));
+            machine.arrivals.push(Arrival::Done(self.shared.clone(), self.upto));
+        }
+        // Release: who sees that nothing is in flight finds the news.
+        self.shared.in_flight.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::backend::fault::Severity;
 use crate::backend::wgpu::bind::{Bound, Groups};
 use crate::backend::wgpu::bytes::{self, Rows};
 use crate::backend::wgpu::code::{Passing, WgpuCode};
-use crate::backend::wgpu::memory::{Place, WORD, WgpuMemory};
+use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{ArgBlock, Call, Fault, Region};
@@ -66,10 +66,10 @@ impl Resolver<'_> {
         let blocks = shape(extent)?;
         let places = args.regions.iter().map(|region| Place::of(Call::Launch, region));
         let places: SmallVec<[Option<Place<'_>>; 8]> = places.collect::<Result<_, _>>()?;
-        let (code, regions) = (&kernel.code, &args.regions);
+        let (machine, code, regions) = (self.machine, &kernel.code, &args.regions);
         if places.iter().flatten().all(|place| self.binds(place)) {
-            let ranges = places.iter().map(|place| self.range(place.as_ref())).collect();
-            return self.dispatch(code, ranges, &args.scalars, blocks);
+            let ranges: Ranges<'_> = places.iter().map(|place| range(machine, place.as_ref())).collect();
+            return self.dispatch(code, &ranges, &args.scalars, blocks);
         }
         let detours = self.detours(&places);
         let scratch = self.scratch.provide(self.machine)?;
@@ -82,12 +82,12 @@ impl Resolver<'_> {
         }
         let ranges = places.iter().enumerate().map(|(argument, place)| {
             match detours.iter().find(|detour| detour.argument == argument) {
-                Some(detour) => self.range(Some(&inside(detour))),
-                None => self.range(place.as_ref()),
+                Some(detour) => range(machine, Some(&inside(detour))),
+                None => range(machine, place.as_ref()),
             }
         });
-        let ranges = ranges.collect();
-        self.dispatch(code, ranges, &args.scalars, blocks)?;
+        let ranges: Ranges<'_> = ranges.collect();
+        self.dispatch(code, &ranges, &args.scalars, blocks)?;
         for detour in which(|region| region.access.writes()) {
             self.copy(&inside(detour), &detour.place)?;
         }
@@ -197,20 +197,21 @@ impl Resolver<'_> {
             let word = word.map_err(|_| Fault::new(Call::Copy, Severity::Call, "a range beyond 4 GiB"))?;
             packed.extend_from_slice(&word.to_ne_bytes());
         }
-        self.dispatch(code, ranges.into_iter().collect(), &packed, blocks)
+        self.dispatch(code, &ranges, &packed, blocks)
     }
 
     fn dispatch(
         &mut self,
         code: &Arc<WgpuCode>,
-        mut ranges: Ranges<'_>,
+        ranges: &[Bound<'_>],
         packed: &[u8],
         blocks: [u32; 3],
     ) -> Result<(), Fault> {
-        fits(code, &ranges)?;
+        fits(code, ranges)?;
         let machine = self.machine;
         let (mut immediates, mut offset) = (Scalars::new(), None);
         let constant;
+        let mut bound: Ranges<'_> = ranges.iter().copied().collect();
         match code.params.passing {
             Passing::Nothing => {}
             Passing::Immediates => immediates = code.params.lay_out(packed),
@@ -218,10 +219,10 @@ impl Resolver<'_> {
                 let step = u64::from(machine.limits.min_uniform_buffer_offset_alignment);
                 constant = machine.uniforms.find(machine, &code.params.lay_out(packed), step)?;
                 offset = Some(constant.at);
-                ranges.push(Bound { memory: &constant.page, at: 0, len: code.params.bytes as u64 });
+                bound.push(Bound { memory: &constant.page, at: 0, len: code.params.bytes as u64 });
             }
         }
-        let group = self.groups.find(machine, code, &ranges)?;
+        let group = self.groups.find(machine, code, &bound)?;
         self.steps.push(Step::Dispatch(Dispatch { code: code.clone(), group, offset, immediates, blocks }));
         Ok(())
     }
@@ -243,21 +244,20 @@ impl Resolver<'_> {
         detours
     }
 
-    /// What is bound for an argument that can be bound; a few bytes of nobody's for one without any.
-    fn range<'r>(&self, place: Option<&Place<'r>>) -> Bound<'r>
-    where
-        Self: 'r,
-    {
-        match place {
-            Some(place) => Bound { memory: place.memory, at: place.at, len: place.len.next_multiple_of(WORD) },
-            None => Bound { memory: &self.machine.nothing, at: 0, len: self.machine.nothing.bytes() },
-        }
-    }
-
     /// What is bound for the library's own kernels: the range, from the place before it where a binding may start.
     fn window<'r>(&self, place: &Place<'r>) -> Bound<'r> {
         let at = place.at - place.at % self.machine.alignment();
         Bound { memory: place.memory, at, len: place.end().next_multiple_of(WORD) - at }
+    }
+}
+
+/// What is bound for an argument that can be bound; a few bytes of nobody's for one without any.
+fn range<'r>(machine: &'r Machine, place: Option<&Place<'r>>) -> Bound<'r> {
+    match place {
+        Some(place) => {
+            Bound { memory: place.memory, at: place.at, len: place.len.next_multiple_of(WORD) }
+        }
+        None => Bound { memory: &machine.nothing, at: 0, len: machine.nothing.bytes() },
     }
 }
 

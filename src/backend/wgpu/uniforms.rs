@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::backend::wgpu::Machine;
-use crate::backend::wgpu::memory::{Whose, WgpuMemory};
+use crate::backend::wgpu::memory::WgpuMemory;
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::{Call, Fault};
 
@@ -76,7 +76,7 @@ impl Constants {
             usage: self.usage | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         };
-        let buffer = scoped(&machine.device, Call::Launch, || machine.device.create_buffer(&descriptor))?;
-        Ok(WgpuMemory::new(buffer, Whose::Ours))
+        let buffer = machine.create(Call::Launch, |device| device.create_buffer(&descriptor))?;
+        Ok(WgpuMemory::new(buffer))
     }
 }

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::memory::WORD;
-use crate::backend::wgpu::scope::scoped;
 use crate::backend::{Call, Fault};
 
 /// Chunks of mapped memory that one encoder copies from.
@@ -87,7 +86,7 @@ impl Chunks {
             usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: true,
         };
-        scoped(&machine.device, Call::Write, || machine.device.create_buffer(&descriptor))
+        machine.create(Call::Write, |device| device.create_buffer(&descriptor))
     }
 
     fn give(&self, chunk: wgpu::Buffer) {

@@ -65,7 +65,8 @@ pub(crate) fn run(machine: &Arc<Machine>) {
         std::thread::sleep(patience);
         patience = (patience * 2).min(LATE);
         let idle = look(machine);
-        if watch.has_ended() && (idle || machine.poison.is_set()) {
+        // The last owner of wgpu's queue waits for all that was submitted when it lets go: that is this thread.
+        if watch.has_ended() && (idle || machine.poison.is_set()) && Arc::strong_count(machine) == 1 {
             return;
         }
         quiet = if idle { quiet + 1 } else { 0 };
