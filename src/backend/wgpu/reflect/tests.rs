@@ -1,0 +1,1 @@
+//! Reflection, rule by rule.
