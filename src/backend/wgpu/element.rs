@@ -78,7 +78,7 @@ pub(crate) fn check_scalar(module: &Module, member: Handle<Type>, ty: &ParamType
                 return Ok(());
             }
             let (found, expected) = (wgsl(module, member), ty.bytes);
-            return Err(format!("`{found}` has {bytes} bytes, and `{name}` has {expected}"));
+            return Err(format!("the shader's `{found}` has {bytes} bytes, and the parameter's `{name}` has {expected}"));
         }
     };
     if right {
@@ -170,7 +170,7 @@ fn check_struct(module: &Module, variable: Handle<Type>, ty: &ParamType) -> Resu
                 _ => {
                     let (found, expected) = (wgsl(module, variable), ty.bytes);
                     let hint = vec3_hint(module, variable);
-                    Err(format!("`{found}` has {span} bytes, and `{name}` has {expected}{hint}"))
+                    Err(format!("the shader's `{found}` has {span} bytes, and the parameter's `{name}` has {expected}{hint}"))
                 }
             };
         }
@@ -191,7 +191,7 @@ fn wrong_stride(module: &Module, base: Handle<Type>, stride: u32, ty: &ParamType
     let (name, bytes, found) = (ty.short_name(), ty.bytes, wgsl(module, base));
     let hint = vec3_hint(module, base);
     format!(
-        "from one `{found}` to the next there are {stride} bytes, and from one `{name}` to the next {bytes}{hint}"
+        "the shader's `{found}` takes {stride} bytes in an array, and the parameter's `{name}` has {bytes}{hint}"
     )
 }
 

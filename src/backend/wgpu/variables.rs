@@ -104,10 +104,10 @@ impl<'m> Variables<'m> {
         let binding = self.signature.buffers.len();
         let found = self.declared(|var| is_at(var, binding) || var.space == AddressSpace::Immediate);
         let wanted = format!("@group(0) @binding({binding}) var<uniform> name: Struct;");
-        let count = self.signature.scalars.len();
+        let count = counted(self.signature.scalars.len(), "scalar");
         let Some(handle) = found else {
             return Err(format!(
-                "the shader has no variable for the {count} scalars of the signature: declare a struct with as many members, and `{wanted}` or `var<immediate> name: Struct;`"
+                "the shader has no variable for the {count} of the signature: declare a struct with as many members, and `{wanted}` or `var<immediate> name: Struct;`"
             ));
         };
         let var = &self.module.global_variables[handle];
@@ -115,7 +115,7 @@ impl<'m> Variables<'m> {
             return Ok(Some(handle));
         }
         Err(format!(
-            "{} is where the {count} scalars of the signature are, and no uniform: declare `{wanted}`",
+            "{} is no uniform, and stands where the signature has {count}: declare `{wanted}`",
             self.name(var)
         ))
     }
@@ -129,10 +129,10 @@ impl<'m> Variables<'m> {
         };
         let scalars = &self.signature.scalars;
         if members.len() != scalars.len() {
-            let (found, expected) = (members.len(), scalars.len());
+            let (found, expected) = (counted(members.len(), "member"), counted(scalars.len(), "scalar"));
             let ty = wgsl(self.module, var.ty);
             return Err(format!(
-                "the struct `{ty}` of {} has {found} members, and the signature {expected} scalars: {}",
+                "the struct `{ty}` of {} has {found}, and the signature {expected}: {}",
                 self.name(var),
                 scalars.iter().map(Parameter::name).collect::<Vec<_>>().join("; ")
             ));
@@ -173,9 +173,10 @@ impl<'m> Variables<'m> {
         // What no entry point of several uses may be another one's.
         let alone = self.module.entry_points.len() == 1;
         let Some((_, var)) = others.find(|(handle, _)| alone || self.is_used(*handle)) else { return Ok(()) };
-        let (buffers, scalars) = (self.signature.buffers.len(), self.signature.scalars.len());
+        let buffers = counted(self.signature.buffers.len(), "buffer");
+        let scalars = counted(self.signature.scalars.len(), "scalar");
         Err(format!(
-            "{} belongs to no parameter: the signature has {buffers} buffers and {scalars} scalars, which are at group 0, the buffers from binding 0 on and the scalars, all in one struct, behind them",
+            "{} belongs to no parameter: the signature has {buffers} and {scalars}, in group 0: the buffers from binding 0 on, then one struct of all scalars",
             self.name(var)
         ))
     }
@@ -195,10 +196,14 @@ impl<'m> Variables<'m> {
     fn name(&self, var: &GlobalVariable) -> String {
         let name = var.name.as_deref().unwrap_or_default();
         match &var.binding {
-            Some(at) => format!("`{name}`, at `@group({}) @binding({})`,", at.group, at.binding),
+            Some(at) => format!("`{name}` at `@group({}) @binding({})`", at.group, at.binding),
             None => format!("`{name}`"),
         }
     }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn is_at(var: &GlobalVariable, binding: usize) -> bool {
