@@ -51,8 +51,10 @@ pub struct Unchecked(());
 #[derive(Clone)]
 pub struct Sources {
     pub(crate) name: Arc<str>,
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) params: &'static [crate::kernel::signature::ParamKind],
+    #[cfg(feature = "wgpu")]
+    pub(crate) types: &'static [crate::kernel::signature::ParamType],
     /// Threads of one block.
     pub(crate) block: [u32; 3],
     /// Bytes of shared memory that a launch gives each block, beside those that the code declares.
@@ -61,6 +63,8 @@ pub struct Sources {
     pub(crate) host: Option<Arc<HostCode>>,
     #[cfg(feature = "cuda")]
     pub(crate) cuda: Option<crate::backend::cuda::Source>,
+    #[cfg(feature = "wgpu")]
+    pub(crate) wgsl: Option<crate::backend::wgpu::Source>,
 }
 
 impl<S: Signature> Program<S> {
@@ -70,14 +74,18 @@ impl<S: Signature> Program<S> {
         const { check_lengths(S::PARAMS) };
         let sources = Sources {
             name: name.into(),
-            #[cfg(feature = "cuda")]
+            #[cfg(any(feature = "cuda", feature = "wgpu"))]
             params: S::PARAMS,
+            #[cfg(feature = "wgpu")]
+            types: S::TYPES,
             block: [256, 1, 1],
             shared_memory: 0,
             checks: Checks::default(),
             host: None,
             #[cfg(feature = "cuda")]
             cuda: None,
+            #[cfg(feature = "wgpu")]
+            wgsl: None,
         };
         Program { sources, _signature: PhantomData }
     }

@@ -60,7 +60,8 @@ impl<T> Uniform<T> {
 /// How many elements argument `I` of the launch has, counted from 0: supplied by the library, so that a kernel can stay
 /// within its buffers whatever safe code passes.
 ///
-/// The argument is `Len`, which says nothing. A host kernel sees a `usize`, a device's a 64-bit unsigned integer.
+/// The argument is `Len`, which says nothing. A host kernel sees a `usize`, one of CUDA a 64-bit unsigned integer, and WGSL,
+/// which has none, a `u32`.
 ///
 /// ```
 /// use dacapo::prelude::*;
@@ -146,6 +147,30 @@ pub enum Role {
     Table,
 }
 
+/// A parameter as it is written in the signature, for backends that know the types of their code's parameters.
+#[cfg(feature = "wgpu")]
+#[derive(Clone, Copy, Debug)]
+pub struct ParamType {
+    /// `In`, `Out`, `InOut`, `Uniform` or `Len`; empty for a scalar.
+    pub(crate) word: &'static str,
+    /// What the type of an element or a scalar is called.
+    pub(crate) name: fn() -> &'static str,
+    pub(crate) id: fn() -> std::any::TypeId,
+    pub(crate) bytes: usize,
+}
+
+#[cfg(feature = "wgpu")]
+impl ParamType {
+    const fn of<T: 'static>(word: &'static str) -> Self {
+        ParamType {
+            word,
+            name: std::any::type_name::<T>,
+            id: std::any::TypeId::of::<T>,
+            bytes: size_of::<T>(),
+        }
+    }
+}
+
 pub(crate) mod sealed {
     use super::*;
 
@@ -159,6 +184,8 @@ pub(crate) mod sealed {
         type View<'a>;
         type Fact;
         const KIND: ParamKind;
+        #[cfg(feature = "wgpu")]
+        const TYPE: ParamType;
         fn view<'a>(args: &mut HostArgs<'a>) -> Self::View<'a>;
         fn fact(facts: &mut Facts<'_>) -> Self::Fact;
     }
@@ -173,6 +200,8 @@ pub(crate) mod sealed {
         type Views<'a>;
         type Facts;
         const PARAMS: &'static [ParamKind];
+        #[cfg(feature = "wgpu")]
+        const TYPES: &'static [ParamType];
         fn views<'a>(args: &mut HostArgs<'a>) -> Self::Views<'a>;
         fn facts(facts: Facts<'_>) -> Self::Facts;
     }
@@ -182,6 +211,8 @@ impl<T: Pod> sealed::Param for In<T> {
     type View<'a> = &'a [T];
     type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Input });
+    #[cfg(feature = "wgpu")]
+    const TYPE: ParamType = ParamType::of::<T>("In");
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
     }
@@ -194,6 +225,8 @@ impl<T: Pod> sealed::Param for Out<T> {
     type View<'a> = &'a mut [T];
     type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
+    #[cfg(feature = "wgpu")]
+    const TYPE: ParamType = ParamType::of::<T>("Out");
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
     }
@@ -206,6 +239,8 @@ impl<T: Pod> sealed::Param for InOut<T> {
     type View<'a> = &'a mut [T];
     type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Output });
+    #[cfg(feature = "wgpu")]
+    const TYPE: ParamType = ParamType::of::<T>("InOut");
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a mut [T] {
         args.output()
     }
@@ -218,6 +253,8 @@ impl<T: Pod> sealed::Param for Uniform<T> {
     type View<'a> = &'a [T];
     type Fact = usize;
     const KIND: ParamKind = ParamKind::Buffer(BufferParam { element: size_of::<T>(), role: Role::Table });
+    #[cfg(feature = "wgpu")]
+    const TYPE: ParamType = ParamType::of::<T>("Uniform");
     fn view<'a>(args: &mut HostArgs<'a>) -> &'a [T] {
         args.input()
     }
@@ -230,6 +267,8 @@ impl<const I: usize> sealed::Param for Len<I> {
     type View<'a> = usize;
     type Fact = usize;
     const KIND: ParamKind = ParamKind::Len(I);
+    #[cfg(feature = "wgpu")]
+    const TYPE: ParamType = ParamType::of::<u32>("Len");
     fn view<'a>(args: &mut HostArgs<'a>) -> usize {
         args.scalar::<u64>() as usize
     }
@@ -243,6 +282,8 @@ impl<T: Pod> sealed::Param for T {
     type View<'a> = T;
     type Fact = T;
     const KIND: ParamKind = ParamKind::Scalar(size_of::<T>());
+    #[cfg(feature = "wgpu")]
+    const TYPE: ParamType = ParamType::of::<T>("");
     fn view<'a>(args: &mut HostArgs<'a>) -> T {
         args.scalar()
     }
@@ -265,6 +306,8 @@ macro_rules! signatures {
             type Views<'a> = ($($param::View<'a>,)*);
             type Facts = ($($param::Fact,)*);
             const PARAMS: &'static [ParamKind] = &[$($param::KIND),*];
+            #[cfg(feature = "wgpu")]
+            const TYPES: &'static [ParamType] = &[$($param::TYPE),*];
             #[allow(clippy::unused_unit, reason = "the signature without parameters")]
             fn views<'a>(_args: &mut HostArgs<'a>) -> Self::Views<'a> {
                 ($($param::view(_args),)*)
