@@ -127,11 +127,11 @@ mod work;
 pub use any_stream::AnyStream;
 #[cfg(feature = "cuda")]
 pub use backend::cuda::Cuda;
-#[cfg(feature = "wgpu")]
-pub use backend::wgpu::Wgpu;
 pub use backend::host::Host;
 pub use backend::launch_unchecked::LaunchUnchecked;
 pub use backend::section::EnqueueRaw;
+#[cfg(feature = "wgpu")]
+pub use backend::wgpu::Wgpu;
 pub use backend::{Backend, Call, Fault};
 pub use buffer::{Buffer, Slice, SliceMut, Source, Target};
 pub use capture::eviction::Eviction;

@@ -78,7 +78,9 @@ pub(crate) fn check_scalar(module: &Module, member: Handle<Type>, ty: &ParamType
                 return Ok(());
             }
             let (found, expected) = (wgsl(module, member), ty.bytes);
-            return Err(format!("the shader's `{found}` has {bytes} bytes, and the parameter's `{name}` has {expected}"));
+            return Err(format!(
+                "the shader's `{found}` has {bytes} bytes, and the parameter's `{name}` has {expected}"
+            ));
         }
     };
     if right {
@@ -170,7 +172,9 @@ fn check_struct(module: &Module, variable: Handle<Type>, ty: &ParamType) -> Resu
                 _ => {
                     let (found, expected) = (wgsl(module, variable), ty.bytes);
                     let hint = vec3_hint(module, variable);
-                    Err(format!("the shader's `{found}` has {span} bytes, and the parameter's `{name}` has {expected}{hint}"))
+                    Err(format!(
+                        "the shader's `{found}` has {span} bytes, and the parameter's `{name}` has {expected}{hint}"
+                    ))
                 }
             };
         }

@@ -207,7 +207,12 @@ impl Written {
     }
 
     /// The steps of one recorded write, whose bytes start `taken` bytes into all.
-    fn replay(&self, resolver: &mut Resolver<'_>, command: &Command<Wgpu>, taken: &mut u64) -> Result<(), Fault> {
+    fn replay(
+        &self,
+        resolver: &mut Resolver<'_>,
+        command: &Command<Wgpu>,
+        taken: &mut u64,
+    ) -> Result<(), Fault> {
         let (Some(memory), Work::Write { bytes, pitch }, [to]) =
             (&self.0, &command.job.0, command.args.regions.as_slice())
         else {

@@ -143,7 +143,8 @@ impl Flight {
         let end = (self.skip + self.len).next_multiple_of(WORD as usize) as u64;
         let view = self.pad.get_mapped_range(..end);
         let view = view.map_err(|error| Fault::new(Call::Read, Severity::Call, error.to_string()))?;
-        let short = || Fault::new(Call::Read, Severity::Call, "a read of another length than its destination");
+        let short =
+            || Fault::new(Call::Read, Severity::Call, "a read of another length than its destination");
         let from = view.get(self.skip..self.skip + self.len).ok_or_else(short)?;
         match self.pitch {
             None if from.len() == to.len() => to.copy_from_slice(from),

@@ -27,9 +27,8 @@ pub struct WgpuMemory {
 
 impl WgpuMemory {
     /// What the library does with memory.
-    pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
-        .union(wgpu::BufferUsages::COPY_SRC)
-        .union(wgpu::BufferUsages::COPY_DST);
+    pub(crate) const USAGE: wgpu::BufferUsages =
+        wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
 
     pub(crate) fn allocate(machine: &Machine, bytes: usize) -> Result<Self, Fault> {
         let size = (bytes as u64).max(WORD).next_multiple_of(WORD);

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -326,7 +326,8 @@ impl Shared {
                 return Ok(true);
             }
             let now = Instant::now();
-            let patience = deadline.map_or(TICK, |deadline| TICK.min(deadline.saturating_duration_since(now)));
+            let patience =
+                deadline.map_or(TICK, |deadline| TICK.min(deadline.saturating_duration_since(now)));
             if patience.is_zero() {
                 return Ok(false);
             }

@@ -97,12 +97,7 @@ impl State {
     pub(crate) fn resolver<'a>(&'a mut self, machine: &'a Machine) -> Resolver<'a> {
         // What a command that failed left behind is nothing to encode.
         self.steps.clear();
-        Resolver {
-            machine,
-            groups: &mut self.groups,
-            scratch: &mut self.scratch,
-            steps: &mut self.steps,
-        }
+        Resolver { machine, groups: &mut self.groups, scratch: &mut self.scratch, steps: &mut self.steps }
     }
 
     fn take_steps(&mut self, machine: &Machine) {

@@ -161,7 +161,12 @@ impl Resolver<'_> {
     }
 
     /// Copies the rows of `to`, or all of it, from `from`, where they lie side by side.
-    pub(crate) fn scatter(&mut self, from: &Place<'_>, to: &Place<'_>, pitch: Option<Pitch>) -> Result<(), Fault> {
+    pub(crate) fn scatter(
+        &mut self,
+        from: &Place<'_>,
+        to: &Place<'_>,
+        pitch: Option<Pitch>,
+    ) -> Result<(), Fault> {
         match pitch {
             None => self.copy(&Place { len: to.len, ..*from }, to),
             Some(Pitch { rows, row, step }) => {
@@ -254,9 +259,7 @@ impl Resolver<'_> {
 /// What is bound for an argument that can be bound; a few bytes of nobody's for one without any.
 fn range<'r>(machine: &'r Machine, place: Option<&Place<'r>>) -> Bound<'r> {
     match place {
-        Some(place) => {
-            Bound { memory: place.memory, at: place.at, len: place.len.next_multiple_of(WORD) }
-        }
+        Some(place) => Bound { memory: place.memory, at: place.at, len: place.len.next_multiple_of(WORD) },
         None => Bound { memory: &machine.nothing, at: 0, len: machine.nothing.bytes() },
     }
 }

@@ -54,7 +54,9 @@ fn perform(machine: &Arc<Machine>, shared: &Arc<Shared>, task: Task) {
         Task::Wait { on, seq } => await_encoded(machine, &on, seq),
         Task::Run { by, command, .. } => run(machine, shared, &by, &command),
         Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
-        Task::Replay { mark, by, exec, reports } => exec.replay_in_parts(machine, shared, mark, &by, &reports),
+        Task::Replay { mark, by, exec, reports } => {
+            exec.replay_in_parts(machine, shared, mark, &by, &reports)
+        }
         Task::FailReplay { exec, cause, .. } => exec.fail(&cause),
     });
     drop(on_device);

@@ -75,7 +75,10 @@ fn a_binding_too_many_is_refused() {
 fn a_binding_of_another_group_is_refused() {
     let globals = input("array<f32>") + "@group(1) @binding(0) var<storage> other: array<f32>;";
     let message = refused::<(In<f32>,)>(&globals);
-    assert!(message.starts_with("`k`: `other` at `@group(1) @binding(0)` belongs to no parameter"), "{message}");
+    assert!(
+        message.starts_with("`k`: `other` at `@group(1) @binding(0)` belongs to no parameter"),
+        "{message}"
+    );
     let message = refused::<(In<f32>,)>("@group(1) @binding(0) var<storage> x: array<f32>;");
     assert!(message.contains("the shader has no `@binding(0)` for parameter 0, `In<f32>`"), "{message}");
 }
@@ -91,7 +94,9 @@ fn access_must_be_what_the_parameter_says() {
         refused::<(Out<f32>,)>(&input("array<f32>")),
         "`k`: `x` at `@group(0) @binding(0)` can only be read, and is parameter 0, `Out<f32>`: declare it as `var<storage, read_write>`"
     );
-    assert!(refused::<(InOut<f32>,)>(&input("array<f32>")).contains("declare it as `var<storage, read_write>`"));
+    assert!(
+        refused::<(InOut<f32>,)>(&input("array<f32>")).contains("declare it as `var<storage, read_write>`")
+    );
     assert!(refused::<(Uniform<f32>,)>(&output("array<f32>")).contains("declare it as `var<storage, read>`"));
 }
 
@@ -100,7 +105,9 @@ fn access_must_be_what_the_parameter_says() {
 fn only_a_table_may_be_a_uniform() {
     let globals = buffer("uniform", "array<vec4<f32>, 4>");
     accepted::<(Uniform<[f32; 4]>,)>(&globals);
-    assert!(refused::<(In<[f32; 4]>,)>(&globals).contains("is a uniform, and is parameter 0, `In<[f32; 4]>`"));
+    assert!(
+        refused::<(In<[f32; 4]>,)>(&globals).contains("is a uniform, and is parameter 0, `In<[f32; 4]>`")
+    );
     let texture = "@group(0) @binding(0) var x: texture_2d<f32>;";
     assert!(refused::<(In<f32>,)>(texture).contains("is no buffer, and is parameter 0, `In<f32>`"));
 }
@@ -137,7 +144,9 @@ fn accepts<T: Pod>(ty: &str) -> bool {
 fn atomics_count_as_their_numbers() {
     accepted::<(InOut<u32>,)>(&output("array<atomic<u32>>"));
     accepted::<(Out<i32>,)>(&output("atomic<i32>"));
-    assert!(refused::<(InOut<u32>,)>(&output("array<atomic<i32>>")).contains("its elements are `atomic<i32>`"));
+    assert!(
+        refused::<(InOut<u32>,)>(&output("array<atomic<i32>>")).contains("its elements are `atomic<i32>`")
+    );
 }
 
 /// The element that most kernels get wrong: a `vec3` takes the place of four.
@@ -178,7 +187,10 @@ fn plain_data_must_have_the_stride_of_its_size() {
     );
     accepted::<(In<[f32; 16]>,)>(&input("array<mat4x4<f32>>"));
     let message = refused::<(In<[f32; 9]>,)>(&input("array<mat3x3<f32>>"));
-    assert!(message.contains("takes 48 bytes in an array, and the parameter's `[f32; 9]` has 36"), "{message}");
+    assert!(
+        message.contains("takes 48 bytes in an array, and the parameter's `[f32; 9]` has 36"),
+        "{message}"
+    );
 }
 
 /// An argument of fewer bytes than the shader declares cannot be bound.
@@ -205,8 +217,13 @@ fn a_struct_over_numbers_has_no_others() {
         "`k`: `x` at `@group(0) @binding(0)`, `Mixed`, is parameter 0, `InOut<u32>`, and its member `all` has numbers of type `f32`, and the parameter's elements are `u32`: make all of it `u32`"
     );
     let message = refused::<(In<Body>,)>(&(mixed + &input("Mixed")));
-    assert!(message.contains("the shader's `f32` takes 4 bytes in an array, and the parameter's `Body` has 32"));
+    assert!(
+        message.contains("the shader's `f32` takes 4 bytes in an array, and the parameter's `Body` has 32")
+    );
     let small = "struct Small { a: u32 }\n".to_owned();
     let message = refused::<(In<Body>,)>(&(small + &input("Small")));
-    assert!(message.ends_with("the shader's `Small` has 4 bytes, and the parameter's `Body` has 32"), "{message}");
+    assert!(
+        message.ends_with("the shader's `Small` has 4 bytes, and the parameter's `Body` has 32"),
+        "{message}"
+    );
 }

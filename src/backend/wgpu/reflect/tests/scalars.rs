@@ -106,9 +106,15 @@ fn members_have_the_types_of_the_scalars() {
         refused::<(f32, u32)>(&uniform("n: u32, a: f32")),
         "`k`: member `n` of `scalars` at `@group(0) @binding(0)` is parameter 0, `f32`: it is `u32`, and is to be `f32`"
     );
-    assert!(refused::<([f32; 3],)>(&uniform("a: vec4<f32>")).ends_with("it is `vec4<f32>`, and is to be `vec3<f32>`"));
+    assert!(
+        refused::<([f32; 3],)>(&uniform("a: vec4<f32>"))
+            .ends_with("it is `vec4<f32>`, and is to be `vec3<f32>`")
+    );
     accepted::<(Window,)>(&uniform("w: vec2<u32>"));
-    assert!(refused::<(Window,)>(&uniform("w: u32")).ends_with("the shader's `u32` has 4 bytes, and the parameter's `Window` has 8"));
+    assert!(
+        refused::<(Window,)>(&uniform("w: u32"))
+            .ends_with("the shader's `u32` has 4 bytes, and the parameter's `Window` has 8")
+    );
 }
 
 /// A count has 64 bits elsewhere.

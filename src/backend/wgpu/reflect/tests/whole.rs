@@ -135,7 +135,10 @@ fn numbers_that_the_device_lacks_are_named_with_their_feature() {
         refused_on::<(Out<f64>,)>(buffer, &LITTLE),
         "`k`: parameter 0, `Out<f64>`: shaders of this device have no `f64` (wgpu's feature `SHADER_F64`); take an `f32` in its place"
     );
-    assert!(refused_on::<(u64,)>("", &LITTLE).contains("parameter 0, `u64`: shaders of this device have no `u64`"));
+    assert!(
+        refused_on::<(u64,)>("", &LITTLE)
+            .contains("parameter 0, `u64`: shaders of this device have no `u64`")
+    );
     assert!(refused_on::<(In<[i64; 2]>,)>("", &LITTLE).contains("`SHADER_INT64`"));
     accepted::<(Out<f64>,)>(buffer);
 }
