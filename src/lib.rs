@@ -158,7 +158,7 @@ pub use memory::{AllocationMode, MemoryUsage};
 pub use phase::{
     CanBegin, CanEnd, CanPrepare, CanReplay, CanWait, NoCapture, Phase, PhaseName, Prepared, Recording,
 };
-pub use profile::Profile;
+pub use profile::{Clock, Profile};
 pub use raw::RawBuffer;
 pub use readback::ReadFuture;
 pub use refused::Refused;

@@ -22,6 +22,19 @@ pub struct Profile {
     pub device: Duration,
     /// How long the calling thread took to enqueue it.
     pub enqueue: Duration,
+    /// Whose clock measured `device`.
+    pub clock: Clock,
+}
+
+/// Whose clock times of a device are measured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Clock {
+    /// The device's own, between its operations.
+    Device,
+    /// The host's, when it heard that the operations before were done: on a device without a clock the time is longer by
+    /// what that takes. On the host backend the host is the device.
+    Host,
 }
 
 /// Runs `f` on the stream and measures it.
@@ -38,7 +51,8 @@ pub(crate) fn measure<B: Backend, S: Routed<B> + ?Sized, T>(
     let enqueued = started.elapsed();
     let mark = stamps.stop(&mut stream.route("profile")?)?;
     submit::wait(stream.core(), "profile", mark, None)?;
-    Ok((value, Profile { device: stamps.elapsed("profile")?, enqueue: enqueued }))
+    let clock = stream.core().device.backend.clock();
+    Ok((value, Profile { device: stamps.elapsed("profile")?, enqueue: enqueued, clock }))
 }
 
 /// The two moments that a queue notes, around what is to be timed.

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::failures::{Failures, Reports};
 use crate::graph::flow::Dag;
 use crate::poison::Poison;
+use crate::profile::Clock;
 use crate::stream_id::StreamId;
 
 /// Where work runs: [`Host`](host::Host), and with their features CUDA and wgpu.
@@ -69,6 +70,9 @@ pub(crate) mod sealed {
         fn allocate(&self, bytes: usize) -> Result<Self::Memory, Fault>;
         /// Gives memory back, when everything that was enqueued on it has passed. On a fault it is still held.
         fn free(&self, memory: &Self::Memory) -> Result<(), Fault>;
+
+        /// Whose clock stamps are read from.
+        fn clock(&self) -> Clock;
 
         /// Where the byte at `offset` is, on a backend whose memory has addresses.
         fn address(memory: &Self::Memory, offset: usize) -> Option<u64>;

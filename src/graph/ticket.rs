@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::failures::Reports;
 use crate::graph::GraphCore;
 use crate::order::Mark;
-use crate::profile::Stamps;
+use crate::profile::{Clock, Stamps};
 use crate::submit;
 
 /// One replay. May be dropped, kept, or waited for from any thread, also when the graph is gone.
@@ -97,6 +97,11 @@ impl<B: Backend> TimedTicket<B> {
     /// As for `wait`, and [`Error::Timeout`](crate::Error::Timeout): the replay goes on, and its time can be asked for later.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<Duration> {
         self.block(Some(timeout))
+    }
+
+    /// Whose clock measures the time.
+    pub fn clock(&self) -> Clock {
+        self.ticket.device.backend.clock()
     }
 
     /// The replay, for those who need no time.

@@ -57,6 +57,7 @@ use crate::failures::Reports;
 use crate::graph::flow::Dag;
 use crate::kernel::program::Sources;
 use crate::poison::Poison;
+use crate::profile::Clock;
 use crate::stream_id::StreamId;
 use code::CudaCode;
 use context::Context;
@@ -298,6 +299,10 @@ impl Driver for Cuda {
 
     fn free(&self, memory: &CudaMemory) -> Result<(), Fault> {
         memory.free()
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Device
     }
 
     fn address(memory: &CudaMemory, offset: usize) -> Option<u64> {

@@ -39,6 +39,7 @@ use crate::graph::flow::Dag;
 use crate::kernel::program::Sources;
 use crate::order::Mark;
 use crate::poison::Poison;
+use crate::profile::Clock;
 use crate::stream_id::StreamId;
 use crew::Crew;
 use graph::HostExec;
@@ -255,6 +256,10 @@ impl Driver for Host {
         self.machine.call(Call::Free)?;
         memory.retire();
         Ok(())
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Host
     }
 
     fn address(memory: &HostMemory, offset: usize) -> Option<u64> {

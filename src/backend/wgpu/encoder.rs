@@ -79,13 +79,6 @@ impl Encoder {
         self.uploads.finish();
         self.encoder.take().map(wgpu::CommandEncoder::finish)
     }
-
-    /// Forgets what was encoded.
-    pub(crate) fn abandon(&mut self) {
-        self.pass = None;
-        self.encoder = None;
-        self.weight = 0;
-    }
 }
 
 impl Pass {

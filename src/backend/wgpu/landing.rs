@@ -17,6 +17,7 @@ use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::queue::Shared;
 use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::stamp::Reading;
 use crate::backend::{Call, Fault};
 use crate::callback::OnDevice;
 use crate::error::Error;
@@ -52,7 +53,9 @@ pub(crate) struct Arrivals {
 pub(crate) enum Arrival {
     /// The bytes of a read are there, or will never be.
     Read(Flight, Result<(), wgpu::BufferAsyncError>),
-    /// The host's clock is to be read.
+    /// A time of the device's is there, or will never be.
+    Ticks(Reading, Result<(), wgpu::BufferAsyncError>),
+    /// A time of the host's, where the device has no clock.
     Time(Arc<Stamp>, Instant),
     /// All operations of a queue up to this one are done.
     Done(Arc<Shared>, u64),
@@ -196,6 +199,7 @@ impl Arrivals {
             drop(inbox);
             match arrival {
                 Arrival::Read(flight, outcome) => wakers.extend(flight.land(machine, outcome)),
+                Arrival::Ticks(reading, outcome) => reading.land(machine, outcome),
                 Arrival::Time(at, when) => *at.lock() = Some(Ok(when)),
                 Arrival::Done(queue, seq) => queue.complete(seq),
             }

@@ -26,6 +26,7 @@ pub(crate) mod scope;
 pub(crate) mod scratch;
 mod select;
 pub(crate) mod source;
+pub(crate) mod stamp;
 pub(crate) mod steps;
 pub(crate) mod uniforms;
 pub(crate) mod upload;
@@ -47,12 +48,14 @@ pub(crate) use source::Source;
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
+use crate::callback::OnDevice;
 use crate::device::{Device, DeviceOptions};
 use crate::error::{Error, Result as Outcome};
 use crate::failures::Reports;
 use crate::graph::flow::Dag;
 use crate::kernel::program::Sources;
 use crate::poison::Poison;
+use crate::profile::Clock;
 use crate::stream_id::StreamId;
 use bytes::ByteKernels;
 use code::{Codes, WgpuCode};
@@ -62,6 +65,7 @@ use memory::WgpuMemory;
 use open::Opened;
 use pinned::HeapBytes;
 use queue::{Shared, WgpuQueue};
+use stamp::Clockwork;
 use uniforms::Constants;
 use upload::Chunks;
 use watch::Watch;
@@ -83,6 +87,8 @@ pub(crate) struct Machine {
     pub(crate) arrivals: Arrivals,
     pub(crate) chunks: Chunks,
     pub(crate) pads: Pads,
+    pub(crate) clockwork: Clockwork,
+    pub(crate) clock: Clock,
     /// Scalars of launches, where the device has no immediates.
     pub(crate) uniforms: Constants,
     /// What fills repeat.
@@ -118,6 +124,7 @@ impl Machine {
     fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
         let opened = open::open(options, poison)?;
         let (device, queue, limits) = (opened.device.clone(), opened.queue.clone(), opened.limits.clone());
+        let clock = if opened.features.contains(stamp::FEATURES) { Clock::Device } else { Clock::Host };
         let codes = Codes::default();
         let nothing = wgpu::BufferDescriptor {
             label: Some("dacapo nothing"),
@@ -139,6 +146,8 @@ impl Machine {
             arrivals: Arrivals::default(),
             chunks: Chunks::default(),
             pads: Pads::default(),
+            clockwork: Clockwork::default(),
+            clock,
             uniforms: Constants::new(wgpu::BufferUsages::UNIFORM),
             patterns: Constants::new(wgpu::BufferUsages::STORAGE),
             codes,
@@ -155,6 +164,8 @@ impl Machine {
     /// Lets wgpu look what is done, and tell: nothing lands before [`Arrivals::land`]. To be called under no lock, since
     /// callbacks of whoever shares the device run as well.
     pub(crate) fn poll(&self, how: wgpu::PollType) -> scope::Polled {
+        // Callbacks of the program's that run in here must not wait for what this thread is in the middle of.
+        let _on_device = OnDevice::enter();
         match scope::poll(&self.device, how) {
             Ok(polled) => polled,
             Err(fault) => {
@@ -238,6 +249,10 @@ impl Driver for Wgpu {
         // That is all: the buffer goes with its last owner, and wgpu keeps what is in flight.
         self.machine.forget(memory.id);
         Ok(())
+    }
+
+    fn clock(&self) -> Clock {
+        self.machine.clock
     }
 
     fn address(_memory: &WgpuMemory, _offset: usize) -> Option<u64> {

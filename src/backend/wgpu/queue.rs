@@ -17,9 +17,11 @@ use crate::backend::wgpu::graph::WgpuExec;
 use crate::backend::wgpu::landing::{Arrival, Flight};
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::scratch::Scratch;
+use crate::backend::wgpu::stamp::Reading;
 use crate::backend::wgpu::steps::Steps;
 use crate::backend::wgpu::{Machine, Wgpu, worker};
 use crate::backend::{Call, Command, Fault, Spares, Submitter};
+use crate::callback::OnDevice;
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::order::Mark;
@@ -51,8 +53,10 @@ pub(crate) struct State {
     pub(crate) steps: Steps,
     /// Reads that were encoded and not submitted.
     pub(crate) flights: Vec<Flight>,
-    /// Stamps that note the time when all before them is done.
+    /// Stamps that note the host's time when all before them is done.
     pub(crate) stamps: Vec<Arc<Stamp>>,
+    /// Times that were encoded and not submitted.
+    pub(crate) readings: Vec<Reading>,
     /// The last operation that was encoded.
     pub(crate) encoded: u64,
     /// The last one that was submitted.
@@ -102,6 +106,7 @@ impl WgpuQueue {
             steps: Steps::new(),
             flights: Vec::new(),
             stamps: Vec::new(),
+            readings: Vec::new(),
             encoded: 0,
             flushed: 0,
             submissions: VecDeque::new(),
@@ -291,11 +296,14 @@ impl Shared {
 
     /// Hands the encoder to wgpu. What it refuses is ours: nobody knows any more what was written and what was not.
     fn send(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
-        let State { encoder, flights, .. } = state;
+        let State { encoder, flights, readings, .. } = state;
+        // Callbacks of the program's that run in here must not wait for what this thread is in the middle of.
+        let _on_device = OnDevice::enter();
         let submitted = scoped(&machine.device, Call::Execute, || {
             let index = machine.queue.submit(encoder.finish());
             encoder.uploads.recall(machine);
             flights.drain(..).for_each(|flight| flight.request(machine));
+            readings.drain(..).for_each(|reading| reading.request(machine));
             index
         });
         match submitted {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::command::Work;
+use crate::backend::command::{Stamp, Work};
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::landing::Flight;
 use crate::backend::wgpu::memory::{Place, WORD};
@@ -14,6 +14,7 @@ use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, Command, Fault, Region, outcome};
 use crate::layout::Pitch;
 use crate::memory::staging::Staged;
+use crate::profile::Clock;
 use crate::taint;
 
 impl State {
@@ -54,10 +55,7 @@ impl State {
                 self.flights.push(flight);
                 Ok(())
             }
-            (Work::Stamp { at }, _) => {
-                self.stamps.push(at.clone());
-                Ok(())
-            }
+            (Work::Stamp { at }, _) => self.stamp(machine, at),
             (Work::Raw { section }, _) => match **section {},
             _ => {
                 self.resolver(machine).command(command)?;
@@ -91,6 +89,17 @@ impl State {
             resolver.scatter(&Place::start_of(&scratch, source.len() as u64), &to, pitch)?;
         }
         self.take_steps(machine);
+        Ok(())
+    }
+
+    fn stamp(&mut self, machine: &Machine, at: &Arc<Stamp>) -> Result<(), Fault> {
+        match machine.clock {
+            Clock::Host => self.stamps.push(at.clone()),
+            Clock::Device => {
+                let probe = machine.clockwork.probe(machine)?;
+                self.readings.push(probe.encode(self.encoder.commands(machine), at));
+            }
+        }
         Ok(())
     }
 
