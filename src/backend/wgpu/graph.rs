@@ -10,7 +10,7 @@ use static_assertions::assert_impl_all;
 use crate::backend::command::Work;
 use crate::backend::wgpu::bind::Groups;
 use crate::backend::wgpu::memory::{Place, WORD, WgpuMemory};
-use crate::backend::wgpu::queue::{SUBMISSION, Shared, State};
+use crate::backend::wgpu::queue::{Shared, State};
 use crate::backend::wgpu::run::fits;
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::scratch::Scratch;
@@ -106,9 +106,7 @@ impl WgpuExec {
     fn walk(&self, machine: &Arc<Machine>, shared: &Arc<Shared>, state: &mut State, steps: &[Step]) {
         for step in steps {
             state.encoder.step(machine, step);
-            if state.encoder.weight >= SUBMISSION {
-                shared.submit_in_time(machine, state);
-            }
+            shared.submit_in_time(machine, state);
         }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) stamps: Vec<Arc<Stamp>>,
     /// Times that were encoded and not submitted.
     pub(crate) readings: Vec<Reading>,
+    /// So many commands make the next submission.
+    pub(crate) enough: u32,
     /// The last operation that was encoded.
     pub(crate) encoded: u64,
     /// The last one that was submitted.
@@ -87,9 +89,12 @@ pub(crate) enum Task {
     Wait { on: Arc<Shared>, seq: u64 },
 }
 
-/// So many commands of wgpu's make a submission, while the device is busy: enough that what a submission costs is small beside
-/// them, and few enough that the device runs some while others are encoded.
-pub(crate) const SUBMISSION: u32 = 128;
+/// So many commands of wgpu's make the first submission to an idle device, which is to start early, and each next one has twice
+/// as many.
+const FIRST: u32 = 16;
+/// So many make every later one: what a submission costs is small beside them, and the device runs some while others are
+/// encoded.
+const LATER: u32 = 256;
 
 /// Submissions of one queue that may be in flight before the next operation waits.
 const MOST_SUBMISSIONS: u32 = 64;
@@ -107,6 +112,7 @@ impl WgpuQueue {
             flights: Vec::new(),
             stamps: Vec::new(),
             readings: Vec::new(),
+            enough: FIRST,
             encoded: 0,
             flushed: 0,
             submissions: VecDeque::new(),
@@ -265,10 +271,13 @@ impl Shared {
 
     /// Submits what was encoded if it is enough, somebody waits for it, or the device has nothing to do.
     pub(crate) fn submit_in_time(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
-        // Relaxed: a stale number makes one submission a little larger or smaller.
-        let idle = self.in_flight.load(Ordering::Relaxed) == 0;
+        // Relaxed: a stale number makes one submission smaller or larger than it might be.
+        if self.in_flight.load(Ordering::Relaxed) == 0 {
+            state.enough = FIRST;
+        }
         let awaited = !state.flights.is_empty() || !state.stamps.is_empty();
-        if state.encoder.weight >= SUBMISSION || awaited || (idle && !state.encoder.is_empty()) {
+        if state.encoder.weight >= state.enough || awaited {
+            state.enough = (state.enough * 2).min(LATER);
             self.flush(machine, state);
         }
     }
