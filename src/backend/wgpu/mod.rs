@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod adopt;
 pub(crate) mod bind;
 pub(crate) mod bytes;
 pub(crate) mod code;
@@ -27,6 +28,7 @@ pub(crate) mod scratch;
 mod select;
 pub(crate) mod source;
 pub(crate) mod steps;
+pub(crate) mod texture;
 pub(crate) mod uniforms;
 pub(crate) mod upload;
 pub(crate) mod variables;
@@ -34,7 +36,6 @@ pub(crate) mod watch;
 pub(crate) mod words;
 pub(crate) mod worker;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,6 +44,7 @@ use smallvec::SmallVec;
 
 pub use open::{Fallback, WgpuOptions};
 pub(crate) use source::Source;
+pub use texture::{EnqueueTexture, Texels};
 
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
@@ -62,6 +64,7 @@ use memory::WgpuMemory;
 use open::Opened;
 use pinned::HeapBytes;
 use queue::{Shared, WgpuQueue};
+use texture::WgpuSection;
 use uniforms::Constants;
 use upload::Chunks;
 use watch::Watch;
@@ -91,6 +94,8 @@ pub(crate) struct Machine {
     pub(crate) bytes: ByteKernels,
     /// What an argument without elements is bound to: a shader has no other way to be given nothing.
     pub(crate) nothing: WgpuMemory,
+    /// Memory of the program's that is gone from here, and that groups may still be bound to.
+    pub(crate) departed: Mutex<Vec<u64>>,
     pub(crate) bind_groups: usize,
     pub(crate) in_flight: u64,
 }
@@ -142,6 +147,7 @@ impl Machine {
             uniforms: Constants::new(wgpu::BufferUsages::UNIFORM),
             patterns: Constants::new(wgpu::BufferUsages::STORAGE),
             codes,
+            departed: Mutex::default(),
             bind_groups: options.kept_bind_groups(),
             in_flight: options.most_in_flight() as u64,
         })
@@ -210,7 +216,7 @@ impl Driver for Wgpu {
     type Queue = WgpuQueue;
     type Memory = WgpuMemory;
     type Code = Arc<WgpuCode>;
-    type Section = Infallible;
+    type Section = WgpuSection;
     type Exec = WgpuExec;
 
     fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {

@@ -262,7 +262,7 @@ impl Shared {
     pub(crate) fn submit_in_time(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
         // Relaxed: a stale number makes one submission a little larger or smaller.
         let idle = self.in_flight.load(Ordering::Relaxed) == 0;
-        let awaited = !state.flights.is_empty() || !state.stamps.is_empty();
+        let awaited = !state.flights.is_empty() || !state.stamps.is_empty() || state.encoder.is_urgent;
         if state.encoder.weight >= SUBMISSION || awaited || (idle && !state.encoder.is_empty()) {
             self.flush(machine, state);
         }

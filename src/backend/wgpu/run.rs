@@ -58,7 +58,6 @@ impl State {
                 self.stamps.push(at.clone());
                 Ok(())
             }
-            (Work::Raw { section }, _) => match **section {},
             _ => {
                 self.resolver(machine).command(command)?;
                 self.take_steps(machine);
@@ -122,6 +121,7 @@ impl Resolver<'_> {
                 Some(to) => self.fill(&to, &command.args.scalars),
                 None => Ok(()),
             },
+            (Work::Raw { section }, [to]) => section.resolve(self, to),
             _ => Err(Fault::new(call, Severity::Call, "an operation without its memory")),
         }
     }

@@ -93,6 +93,9 @@ fn look(machine: &Arc<Machine>) -> bool {
             None => queue.flush(machine, &mut state),
         }
     }
+    for memory in std::mem::take(&mut *machine.departed.lock()) {
+        machine.forget(memory);
+    }
     machine.poll(wgpu::PollType::Poll);
     machine.arrivals.land(machine);
     queues.iter().all(|queue| queue.is_idle())
