@@ -1,10 +1,11 @@
 //! Buffers of a program's own, used by both.
 
 use dacapo::prelude::*;
-use dacapo::wgpu::{Wgpu, wgpu};
+use dacapo::wgpu::{EnqueueTexture, Wgpu, wgpu};
 use dacapo::{Error, Hindrance, Refused};
 
-use crate::support::{Buf, Gate, eventually, message, ramp};
+use crate::support::{Buf, Gate, Program, eventually, message, ramp};
+use crate::texture::texture;
 
 fn kept(refused: Refused<Buf<u32>>) -> (Buf<u32>, Hindrance) {
     match refused.into_parts() {
@@ -101,22 +102,52 @@ fn what_cannot_be_adopted_is_refused_and_handed_back() {
     // What wgpu says itself.
     let destroyed = make(64, all);
     destroyed.destroy();
-    assert!(message(&refuse(destroyed)).contains("destroyed"));
+    let error = refuse(destroyed);
+    assert!(message(&error).contains("destroyed"), "{error}");
     let mapped = program.device.create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: 64,
         usage: all,
         mapped_at_creation: true,
     });
-    assert!(message(&refuse(mapped)).contains("mapped"));
-    let other = crate::program!();
-    assert!(message(&refuse(other.buffer(&ramp(16)))).to_lowercase().contains("device"));
+    assert!(message(&refuse(mapped.clone())).contains("is mapped"));
+    let view = mapped.get_mapped_range_mut(..).unwrap();
+    assert!(message(&refuse(mapped.clone())).contains("mapped"));
+    drop(view);
+    mapped.unmap();
     // None of it harmed anybody.
     device.check().unwrap();
-    assert_eq!((program.errors(), other.errors()), (0, 0));
+    assert_eq!(program.errors(), 0);
+    let mut x = Buffer::<u64, Wgpu>::from_wgpu(&mut stream, mapped).unwrap();
+    stream.fill(&mut x, 4).unwrap();
+    assert_eq!(stream.read(&x).unwrap(), [4; 8]);
     let mut x = Buffer::<u64, Wgpu>::from_wgpu(&mut stream, make(64, all)).unwrap();
     stream.fill(&mut x, 3).unwrap();
     assert_eq!(stream.read(&x).unwrap(), [3; 8]);
+}
+
+/// To wgpu a buffer is a number, which means another buffer elsewhere: that one would be written.
+#[test]
+fn what_is_of_another_device_is_refused_whatever_its_number() {
+    let program = crate::program!();
+    let device = program.open();
+    let mut stream = device.stream().unwrap();
+    // Another instance of wgpu, and another device of the same.
+    for other in [Program::new().unwrap(), program.sibling()] {
+        for _ in 0..20 {
+            let theirs = other.buffer(&ramp(16));
+            let refused = Buffer::<u32, Wgpu>::from_wgpu(&mut stream, theirs.clone()).unwrap_err();
+            assert!(message(refused.error()).contains("of another device"), "{}", refused.error());
+            let mut x = stream.alloc::<u32>(16).unwrap();
+            let texels = texture(&other, wgpu::TextureFormat::R32Uint, [4, 4, 1], 1);
+            let error = stream.copy_from_texture(&texels, &mut x).unwrap_err();
+            assert!(message(&error).contains("of another device"), "{error}");
+            assert_eq!(other.words(&theirs), ramp(16));
+        }
+        assert_eq!(other.errors(), 40);
+    }
+    assert_eq!(program.errors(), 0);
+    device.check().unwrap();
 }
 
 /// Memory that something still uses must not become the program's again.

@@ -79,6 +79,12 @@ fn parts_that_cannot_compute_are_refused_with_what_they_lack() {
     let error = Device::<Wgpu>::from_parts(none.device, none.queue).unwrap_err();
     assert!(message(&error).contains("no compute shader"), "{error}");
 
+    let (one, other) = (Program::new().unwrap(), Program::new().unwrap());
+    for (device, queue) in [(&one, one.sibling().queue), (&one, other.queue)] {
+        let error = Device::<Wgpu>::from_parts(device.device.clone(), queue).unwrap_err();
+        assert!(message(&error).contains("the queue is another device's"), "{error}");
+    }
+
     let gone = Program::new().unwrap();
     gone.device.destroy();
     let error = Device::<Wgpu>::from_parts(gone.device, gone.queue).unwrap_err();

@@ -13,12 +13,12 @@ use crate::texture::texture;
 /// What the panics of this test carry.
 struct Panicked;
 
-/// Records a graph that wgpu refuses: with a texture of another device. In `panics`, the program has a scope open and panics.
-fn bad(program: &Program, foreign: &wgpu::Texture, stream: &mut Stream<NoCapture, Wgpu>, panics: bool) {
+/// Records a graph that wgpu refuses: with a texture that was destroyed. If it `panics`, the program has a scope open by then.
+fn bad(program: &Program, destroyed: &wgpu::Texture, stream: &mut Stream<NoCapture, Wgpu>, panics: bool) {
     let scope = program.device.push_error_scope(wgpu::ErrorFilter::Validation);
     let recorded = stream.record(|work| {
         let mut x = work.alloc_scratch::<u32>(16)?;
-        let copied = work.copy_from_texture(foreign, &mut x);
+        let copied = work.copy_from_texture(destroyed, &mut x);
         if panics {
             // Not `panic!`, which prints.
             resume_unwind(Box::new(Panicked));
@@ -35,7 +35,8 @@ fn bad(program: &Program, foreign: &wgpu::Texture, stream: &mut Stream<NoCapture
 fn wgpu_05_errors_stay_on_the_thread_that_made_them() {
     const ROUNDS: u32 = 1000;
     let program = crate::program!();
-    let foreign = texture(&Program::new().unwrap(), wgpu::TextureFormat::R32Uint, [4, 4, 1], 1);
+    let destroyed = texture(&program, wgpu::TextureFormat::R32Uint, [4, 4, 1], 1);
+    destroyed.destroy();
     let device = program.open();
     let start = Barrier::new(2);
     std::thread::scope(|threads| {
@@ -44,7 +45,7 @@ fn wgpu_05_errors_stay_on_the_thread_that_made_them() {
             start.wait();
             for round in 0..ROUNDS {
                 let panics = round == ROUNDS / 2;
-                let run = AssertUnwindSafe(|| bad(&program, &foreign, &mut stream, panics));
+                let run = AssertUnwindSafe(|| bad(&program, &destroyed, &mut stream, panics));
                 match catch_unwind(run) {
                     Ok(()) => assert!(!panics),
                     Err(panic) if panic.is::<Panicked>() => assert!(panics),
@@ -85,9 +86,10 @@ fn the_programs_handler_hears_of_its_own_errors_and_of_none_of_ours() {
     drop(program.device.create_buffer(&bad_usage));
     assert_eq!(program.errors(), 1);
     // Refused by wgpu itself, in calls of ours.
-    let foreign = texture(&Program::new().unwrap(), wgpu::TextureFormat::R32Uint, [4, 4, 1], 1);
+    let frame = texture(&program, wgpu::TextureFormat::R32Uint, [4, 4, 1], 1);
+    frame.destroy();
     let mut x = stream.alloc::<u32>(16).unwrap();
-    let error = stream.copy_from_texture(&foreign, &mut x).unwrap_err();
+    let error = stream.copy_from_texture(&frame, &mut x).unwrap_err();
     assert!(matches!(error, Error::Driver { .. }), "{error}");
     let destroyed = program.buffer(&[1, 2, 3]);
     destroyed.destroy();

@@ -43,6 +43,7 @@ fn skip(error: &dyn std::fmt::Display) {
 
 /// A program's own device and queue, and how often each of its handlers was called.
 pub struct Program {
+    adapter: wgpu::Adapter,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub errors: Arc<AtomicUsize>,
@@ -62,7 +63,16 @@ impl Program {
         };
         let descriptor =
             wgpu::DeviceDescriptor { required_limits: limits(adapter.limits()), ..Default::default() };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+        Some(Self::on(adapter, &descriptor))
+    }
+
+    /// Another device of the same instance of wgpu.
+    pub fn sibling(&self) -> Self {
+        Self::on(self.adapter.clone(), &wgpu::DeviceDescriptor::default())
+    }
+
+    fn on(adapter: wgpu::Adapter, descriptor: &wgpu::DeviceDescriptor<'_>) -> Self {
+        let (device, queue) = pollster::block_on(adapter.request_device(descriptor)).unwrap();
         let (errors, losses) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (on_error, on_loss) = (errors.clone(), losses.clone());
         device.on_uncaptured_error(Arc::new(move |_: wgpu::Error| {
@@ -71,7 +81,7 @@ impl Program {
         device.set_device_lost_callback(move |_, _| {
             on_loss.fetch_add(1, SeqCst);
         });
-        Some(Program { device, queue, errors, losses })
+        Program { adapter, device, queue, errors, losses }
     }
 
     /// The same device, of this library.
@@ -86,8 +96,7 @@ impl Program {
 
     /// A buffer that can be adopted, with these words.
     pub fn buffer(&self, words: &[u32]) -> wgpu::Buffer {
-        let usage =
-            wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("theirs"),
             size: 4 * words.len() as u64,

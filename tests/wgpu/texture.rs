@@ -53,7 +53,9 @@ fn texels_of_every_size_come_tightly_packed_whatever_the_width() {
     let device = program.open();
     let mut stream = device.stream().unwrap();
     for (format, texel) in [(R8Unorm, 1), (R16Uint, 2), (Rgba8Unorm, 4), (Rg32Uint, 8), (Rgba32Float, 16)] {
-        for [width, height, layers] in [[1, 1, 1], [5, 3, 1], [64, 2, 1], [100, 7, 3], [256, 4, 2], [333, 1, 1]] {
+        for [width, height, layers] in
+            [[1, 1, 1], [5, 3, 1], [64, 2, 1], [100, 7, 3], [256, 4, 2], [333, 1, 1]]
+        {
             let theirs = texture(&program, format, [width, height, layers], 1);
             let data = bytes((width * height * layers * texel) as usize);
             write(&program, &theirs, 0, &data);
@@ -233,7 +235,10 @@ fn depth_is_copied_in_whole_layers() {
     drop(encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
         depth_stencil_attachment: Some(wgpu::RenderPassDepthStencilAttachment {
             view: &view,
-            depth_ops: Some(wgpu::Operations { load: wgpu::LoadOp::Clear(0.25), store: wgpu::StoreOp::Store }),
+            depth_ops: Some(wgpu::Operations {
+                load: wgpu::LoadOp::Clear(0.25),
+                store: wgpu::StoreOp::Store,
+            }),
             stencil_ops: None,
         }),
         ..Default::default()

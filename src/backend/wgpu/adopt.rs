@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use crate::backend::fault::Severity;
 use crate::backend::wgpu::memory::{WORD, WgpuMemory};
-use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::scope::{self, scoped};
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, Fault};
 use crate::buffer::Buffer;
@@ -56,8 +57,8 @@ impl<T: Element> Buffer<T, Wgpu> {
     /// # Errors
     /// [`Error::Unsupported`] for a buffer that was made without one of the usages `STORAGE`, `COPY_SRC` and `COPY_DST`, or
     /// whose bytes are none or no multiple of 4; [`Error::CastSize`] if they are not a whole number of elements;
-    /// [`Error::Driver`] with what wgpu says of one of another device, one that is mapped, or one that was destroyed;
-    /// [`Error::InCallback`], [`Error::DeviceLost`], and on an [`AnyStream`](crate::AnyStream) that records
+    /// [`Error::Driver`] for one that is mapped, that was destroyed, or that is of another device, whose handler of errors
+    /// wgpu calls first; [`Error::InCallback`], [`Error::DeviceLost`], and on an [`AnyStream`](crate::AnyStream) that records
     /// [`Error::WrongPhase`]. [`Refused`] holds the buffer.
     pub fn from_wgpu<S>(stream: &mut S, buffer: wgpu::Buffer) -> Result<Self, Refused<wgpu::Buffer>>
     where
@@ -116,14 +117,26 @@ fn take(route: &Route<'_, Wgpu>, buffer: &wgpu::Buffer, element: usize) -> Outco
     if !bytes.is_multiple_of(element) {
         return Err(Error::CastSize { bytes, element });
     }
-    admit(machine, buffer).map_err(|fault| machine.poison.absorb(fault))?;
+    let admitted = admit(machine, buffer);
     machine.check(Call::Allocate);
     machine.poison.check()?;
+    admitted.map_err(|fault| machine.poison.absorb(fault))?;
     Ok(bytes)
 }
 
 /// Asks wgpu whether work on the buffer can be submitted, by submitting none: a submission of ours must not fail later.
 fn admit(machine: &Machine, buffer: &wgpu::Buffer) -> Result<(), Fault> {
+    let refused = |message| Err(Fault::new(Call::Allocate, Severity::Call, message));
+    if buffer.get_mapped_range(..WORD).is_ok() {
+        return refused("the buffer to be adopted is mapped; unmap it first");
+    }
+    // No mapping starts there.
+    if !scope::owns(&machine.device, || buffer.map_async(wgpu::MapMode::Read, 1..WORD, drop)) {
+        machine.check(Call::Allocate);
+        return refused("the buffer to be adopted is of another device, or mapped");
+    }
+    // The refused mapping is still noted as the one that there is.
+    scoped(&machine.device, Call::Allocate, || buffer.unmap()).err();
     scoped(&machine.device, Call::Allocate, || {
         let mut encoder = machine.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         // Clears no byte, but is a use of the buffer.

@@ -12,7 +12,7 @@ use crate::backend::command::Work;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::bytes::Rows;
 use crate::backend::wgpu::memory::Place;
-use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::scope::{self, scoped};
 use crate::backend::wgpu::steps::{Resolver, Step};
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, Fault, Job, Region};
@@ -37,6 +37,8 @@ pub trait EnqueueTexture: Enqueue<Wgpu> {
     /// the program submitted before this call; of a graph's copy, before each replay, which keeps the texture alive and
     /// copies what it holds by then. What the program submits afterwards finds the copy made, unless the stream is behind a
     /// host callback at the time: then the copy sees what was submitted until it runs.
+    ///
+    /// A texture of another device is refused, but wgpu tells that device's handler of errors first.
     ///
     /// Only textures of one aspect and one sample, whose texels have 1, 2, 4, 8 or 16 bytes, can be copied. To
     /// [`destroy`](wgpu::Texture::destroy) the texture while a copy is to come loses the device.
@@ -156,7 +158,8 @@ impl WgpuSection {
         if mip_level >= texture.mip_level_count() {
             return Err(Error::WrongTexture { reason: "it has no such mip level" });
         }
-        let starts = origin.x <= whole.width && origin.y <= whole.height && origin.z <= whole.depth_or_array_layers;
+        let starts =
+            origin.x <= whole.width && origin.y <= whole.height && origin.z <= whole.depth_or_array_layers;
         let ends = extent.width <= rest.width
             && extent.height <= rest.height
             && extent.depth_or_array_layers <= rest.depth_or_array_layers;
@@ -186,6 +189,12 @@ impl WgpuSection {
     /// Asks wgpu whether the copy can be made, so that no submission has to fail for it: this encodes one and submits
     /// nothing.
     fn admit(&self, machine: &Machine) -> std::result::Result<(), Fault> {
+        // A view of no mip level.
+        let none = wgpu::TextureViewDescriptor { mip_level_count: Some(0), ..Default::default() };
+        if !scope::owns(&machine.device, || drop(self.texture.create_view(&none))) {
+            machine.check(Call::Section);
+            return Err(Fault::new(Call::Section, Severity::Call, "the texture is of another device"));
+        }
         let (extent, bytes) = match is_depth_or_stencil(&self.texture) {
             // A part of one cannot be copied.
             true => (self.extent, self.row().next_multiple_of(STEP).saturating_mul(self.rows())),
@@ -201,7 +210,8 @@ impl WgpuSection {
                     mapped_at_creation: false,
                 }),
             };
-            let mut encoder = machine.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let mut encoder =
+                machine.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             self.piece(self.origin, extent, to, 0).encode(&mut encoder);
             drop(encoder.finish());
         })
@@ -226,7 +236,11 @@ impl WgpuSection {
         let most = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size) / step;
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         if most == 0 {
-            return Err(Fault::new(Call::Section, Severity::Call, "a row of texels is too long to be copied"));
+            return Err(Fault::new(
+                Call::Section,
+                Severity::Call,
+                "a row of texels is too long to be copied",
+            ));
         }
         let mut done = 0;
         for (origin, extent) in self.bands(most) {
@@ -253,8 +267,7 @@ impl WgpuSection {
         let mut bands = Vec::new();
         for layer in 0..layers {
             for first in (0..height).step_by(most as usize) {
-                let origin =
-                    Origin3d { y: self.origin.y + first, z: self.origin.z + layer, ..self.origin };
+                let origin = Origin3d { y: self.origin.y + first, z: self.origin.z + layer, ..self.origin };
                 let height = most.min(height - first);
                 bands.push((origin, Extent3d { height, depth_or_array_layers: 1, ..self.extent }));
             }
@@ -282,7 +295,11 @@ impl TextureCopy {
             bytes_per_row: Some(self.step),
             rows_per_image: Some(self.extent.height),
         };
-        encoder.copy_texture_to_buffer(from, wgpu::TexelCopyBufferInfo { buffer: &self.to, layout }, self.extent);
+        encoder.copy_texture_to_buffer(
+            from,
+            wgpu::TexelCopyBufferInfo { buffer: &self.to, layout },
+            self.extent,
+        );
     }
 }
 
@@ -316,7 +333,9 @@ fn section(machine: &Machine, from: Texels<'_>, len: usize, element: usize) -> R
         return Err(Error::LengthMismatch { operation: COPY, source_len: bytes / element, target_len: len });
     }
     if bytes > 0 {
-        section.admit(machine).map_err(|fault| machine.poison.absorb(fault))?;
+        let admitted = section.admit(machine);
+        machine.poison.check()?;
+        admitted.map_err(|fault| machine.poison.absorb(fault))?;
     }
     Ok(section)
 }
