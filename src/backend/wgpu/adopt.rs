@@ -131,7 +131,8 @@ fn admit(machine: &Machine, buffer: &wgpu::Buffer) -> Result<(), Fault> {
         return refused("the buffer to be adopted is mapped; unmap it first");
     }
     // No mapping starts there.
-    if !scope::owns(&machine.device, || buffer.map_async(wgpu::MapMode::Read, 1..WORD, drop)) {
+    let provoked = || buffer.map_async(wgpu::MapMode::Read, 1..WORD, drop);
+    if scope::refusal(&machine.device, provoked).is_none() {
         machine.check(Call::Allocate);
         return refused("the buffer to be adopted is of another device, or mapped");
     }

@@ -285,7 +285,9 @@ fn is_pair(opened: &Opened) -> bool {
     };
     let made = scope::scoped(&opened.device, Call::Open, || opened.device.create_buffer(&some));
     // Three bytes are no words.
-    made.is_ok_and(|buffer| scope::owns(&opened.device, || opened.queue.write_buffer(&buffer, 0, &[0; 3])))
+    made.is_ok_and(|buffer| {
+        scope::refusal(&opened.device, || opened.queue.write_buffer(&buffer, 0, &[0; 3])).is_some()
+    })
 }
 
 /// Of storage buffers, what every adapter with compute shaders has, and what our own kernels need.

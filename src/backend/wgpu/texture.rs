@@ -189,11 +189,18 @@ impl WgpuSection {
     /// Asks wgpu whether the copy can be made, so that no submission has to fail for it: this encodes one and submits
     /// nothing.
     fn admit(&self, machine: &Machine) -> std::result::Result<(), Fault> {
-        // A view of no mip level.
+        // A view of no mip level is refused; before that, one of a texture that was destroyed, of which wgpu else speaks at
+        // the submission only.
         let none = wgpu::TextureViewDescriptor { mip_level_count: Some(0), ..Default::default() };
-        if !scope::owns(&machine.device, || drop(self.texture.create_view(&none))) {
-            machine.check(Call::Section);
-            return Err(Fault::new(Call::Section, Severity::Call, "the texture is of another device"));
+        let refusal = scope::refusal(&machine.device, || drop(self.texture.create_view(&none)));
+        let refused = |message| Err(Fault::new(Call::Section, Severity::Call, message));
+        match refusal {
+            Some(message) if message.contains("destroyed") => return refused(message),
+            Some(_) => {}
+            None => {
+                machine.check(Call::Section);
+                return refused("the texture is of another device".to_owned());
+            }
         }
         let (extent, bytes) = match is_depth_or_stencil(&self.texture) {
             // A part of one cannot be copied.
