@@ -185,8 +185,17 @@ impl<B: Backend> AnyStream<B> {
 impl<B: Backend> Routed<B> for AnyStream<B> {
     fn route(&mut self, operation: &'static str) -> Result<Route<'_, B>> {
         /// What must not be asked while nothing runs.
-        const WAITS: [&str; 8] =
-            ["read", "read_pitched", "read_async", "sync", "profile", "after", "before", "from_cudarc"];
+        const WAITS: [&str; 9] = [
+            "read",
+            "read_pitched",
+            "read_async",
+            "sync",
+            "profile",
+            "after",
+            "before",
+            "from_cudarc",
+            "from_wgpu",
+        ];
         if WAITS.contains(&operation) && matches!(self.state, State::Recording(_)) {
             return Err(self.wrong_phase(operation, "a stream that executes: end the recording first"));
         }

@@ -110,7 +110,7 @@ impl<T: Pod, B: Backend> Buffer<T, B> {
     }
 
     /// The allocation, if nobody else refers to it.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn sole(&mut self) -> Option<&mut Allocation<B>> {
         self.alloc.sole()
     }

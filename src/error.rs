@@ -369,6 +369,12 @@ pub enum Error {
         /// What is elsewhere.
         object: &'static str,
     },
+    /// A texture has not what is to be copied from it, or not in a form that can be copied.
+    #[error("copy_from_texture: of this texture that cannot be copied: {reason}")]
+    WrongTexture {
+        /// What it lacks, and what to do.
+        reason: &'static str,
+    },
     /// A buffer cannot be handed to the library that its memory came from.
     #[error("{operation}: {because}")]
     Kept {

@@ -182,7 +182,7 @@ pub mod host {
 /// The wgpu backend: its options, and the `wgpu` that it is made of.
 #[cfg(feature = "wgpu")]
 pub mod wgpu {
-    pub use crate::backend::wgpu::{Fallback, Wgpu, WgpuOptions};
+    pub use crate::backend::wgpu::{EnqueueTexture, Fallback, Texels, Wgpu, WgpuOptions};
     /// The crate whose devices, queues and buffers are taken here, in the version that they must come from.
     pub use ::wgpu;
     /// A stream of the wgpu backend.

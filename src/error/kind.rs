@@ -44,6 +44,7 @@ impl Error {
             | Error::NotOpen { .. }
             | Error::TheirCapture { .. }
             | Error::WrongContext { .. }
+            | Error::WrongTexture { .. }
             | Error::Kept { .. }
             | Error::SectionAllocates { .. }
             | Error::InCallback { .. } => ErrorKind::Misuse,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::access::Access;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::backend::Page;
 use crate::backend::{Backend, Contents};
 use crate::capture::status::WindowId;
@@ -134,7 +134,7 @@ impl<B: Backend> Allocation<B> {
     }
 
     /// Somebody else's memory, with the history that it comes with.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn adopted(
         device: &Arc<DeviceCore<B>>,
         slot: u32,
@@ -328,13 +328,13 @@ impl<B: Backend> State<B> {
     }
 
     /// The device, unless that is gone.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn device(&self) -> Option<Arc<DeviceCore<B>>> {
         self.device.device()
     }
 
     /// Forgets memory that its owner has back.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn abandon_adopted(&mut self, device: &DeviceCore<B>) {
         if let Home::Placed { lease: Lease::Adopted { bytes }, .. } = self.home {
             device.memory.adopted.leave(bytes);
@@ -408,7 +408,7 @@ impl<B: Backend> Hold<B> {
     }
 }
 
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 impl<B: Backend> Hold<B> {
     /// The allocation, if nobody else refers to it.
     pub(crate) fn sole(&mut self) -> Option<&mut Allocation<B>> {

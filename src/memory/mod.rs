@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) mod adoption;
 pub(crate) mod allocation;
 pub(crate) mod compaction;
 pub(crate) mod drops;

@@ -30,7 +30,10 @@ pub(crate) enum Lease {
     /// A page to itself, given back to the driver afterwards.
     Dedicated { bytes: usize },
     /// Somebody else's memory, which goes back to them.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a backend with neighbours makes one"))]
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "wgpu")),
+        allow(dead_code, reason = "only a backend with neighbours makes one")
+    )]
     Adopted { bytes: usize },
 }
 

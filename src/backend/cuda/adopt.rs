@@ -19,11 +19,11 @@ use crate::buffer::Buffer;
 use crate::callback;
 use crate::device::{Device, DeviceCore};
 use crate::enqueue::Enqueue;
-use crate::error::{Error, Hindrance, Result as Outcome};
+use crate::error::{Error, Result as Outcome};
 use crate::guest;
 use crate::kernel::{Element, Kernel, Loaded, Program, Signature};
-use crate::memory::allocation::{Allocation, Home};
-use crate::memory::pool::Lease;
+use crate::memory::adoption::take_back;
+use crate::memory::allocation::Allocation;
 use crate::order::{Mark, Marks};
 use crate::phase::CanWait;
 use crate::refused::Refused;
@@ -94,7 +94,10 @@ impl<T: Element> Buffer<T, Cuda> {
     /// [`Error::Tainted`] if any of the bytes was never written by what should have: whoever gets them could not be told. What
     /// the driver says, [`Error::InCallback`], [`Error::DeviceLost`]. [`Refused`] holds the buffer, as usable as before.
     pub fn into_cudarc(mut self) -> Result<CudaSlice<T>, Refused<Self>> {
-        match give(&mut self) {
+        let taken = take_back(&mut self, GIVE, |device, memory, history| {
+            memory.reclaim(|slice| hand_over(device, history, slice))
+        });
+        match taken {
             Ok(slice) => Ok(slice),
             Err(error) => Err(Refused::new(self, error)),
         }
@@ -215,47 +218,6 @@ impl Drop for Probe {
         // SAFETY: the stream came from `cuStreamCreate`, and this is its only owner. A refusal leaks it.
         let _ = unsafe { sys::cuStreamDestroy_v2(self.0) };
     }
-}
-
-/// Takes the slice out of a buffer that nothing else refers to, and orders its stream after all uses of that.
-fn give<T: Element>(buffer: &mut Buffer<T, Cuda>) -> Outcome<CudaSlice<T>> {
-    callback::refuse(GIVE)?;
-    if let Some(because) = hindrance(buffer) {
-        return Err(Error::Kept { operation: GIVE, because });
-    }
-    let bytes = buffer.as_slice().parts().0.bytes;
-    let shared = Error::Kept { operation: GIVE, because: Hindrance::Shared };
-    let Some(alloc) = buffer.sole() else { return Err(shared) };
-    let state = alloc.state.get_mut();
-    let (Some(contents), Some(device)) = (state.resolve(GIVE)?.cloned(), state.device()) else {
-        return Err(Error::Kept { operation: GIVE, because: Hindrance::NotAdopted });
-    };
-    device.poison.check()?;
-    if let Some(cause) = contents.taint.find(0..bytes) {
-        return Err(Error::Tainted { cause });
-    }
-    let history = state.uses.history(&(0..bytes));
-    let slice = contents.page.memory.reclaim(|slice| hand_over(&device, &history, slice))?;
-    // Nothing is left to give back.
-    state.abandon_adopted(&device);
-    Ok(slice)
-}
-
-/// What stands in the way of giving a buffer back, as far as it shows.
-fn hindrance<T: Element>(buffer: &Buffer<T, Cuda>) -> Option<Hindrance> {
-    let (alloc, start, end) = buffer.as_slice().parts();
-    let state = alloc.state.lock();
-    match &state.home {
-        Home::Placed { lease: Lease::Adopted { .. }, .. } => {}
-        _ => return Some(Hindrance::NotAdopted),
-    }
-    if (start, end) != (0, alloc.bytes) {
-        return Some(Hindrance::Part);
-    }
-    if state.members().next().is_some() {
-        return Some(Hindrance::InGraph);
-    }
-    (state.pins > 0).then_some(Hindrance::Held)
 }
 
 /// Orders what `cudarc` does with the slice after everything in `history`.

@@ -18,6 +18,8 @@ pub(crate) struct Encoder {
     encoder: Option<wgpu::CommandEncoder>,
     /// Commands of wgpu's since the last submission.
     pub(crate) weight: u32,
+    /// Whether it must be submitted before the program submits anything, who knows of no encoder of ours.
+    pub(crate) is_urgent: bool,
     pub(crate) uploads: Uploads,
 }
 
@@ -44,6 +46,10 @@ impl Encoder {
                 self.commands(machine).copy_buffer_to_buffer(from, *at, to, *to_at, Some(*len));
             }
             Step::Clear { buffer, at, len } => self.commands(machine).clear_buffer(buffer, *at, Some(*len)),
+            Step::Texture(copy) => {
+                copy.encode(self.commands(machine));
+                self.is_urgent = true;
+            }
         }
     }
 
@@ -75,7 +81,7 @@ impl Encoder {
     /// What was encoded, to be submitted; nothing if nothing was. An error of wgpu's goes to the scope of the calling thread.
     pub(crate) fn finish(&mut self) -> Option<wgpu::CommandBuffer> {
         self.pass = None;
-        self.weight = 0;
+        (self.weight, self.is_urgent) = (0, false);
         self.uploads.finish();
         self.encoder.take().map(wgpu::CommandEncoder::finish)
     }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use static_assertions::assert_impl_all;
 
@@ -23,6 +24,8 @@ pub struct WgpuMemory {
     pub(crate) id: u64,
     pub(crate) buffer: wgpu::Buffer,
     bytes: u64,
+    /// Of a buffer of the program's: where it is told that this is gone.
+    adopted_by: Weak<Machine>,
 }
 
 impl WgpuMemory {
@@ -46,11 +49,28 @@ impl WgpuMemory {
         static IDS: AtomicU64 = AtomicU64::new(0);
         // Only uniqueness matters.
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        WgpuMemory { id, bytes: buffer.size(), buffer }
+        WgpuMemory { id, bytes: buffer.size(), buffer, adopted_by: Weak::new() }
+    }
+
+    /// A buffer of the program's.
+    pub(crate) fn adopted(machine: &Arc<Machine>, buffer: wgpu::Buffer) -> Self {
+        let mut memory = Self::new(buffer);
+        memory.adopted_by = Arc::downgrade(machine);
+        memory
     }
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+}
+
+impl Drop for WgpuMemory {
+    fn drop(&mut self) {
+        // Under whatever lock: the groups that it is bound in go later.
+        if let Some(machine) = self.adopted_by.upgrade() {
+            machine.departed.lock().push(self.id);
+            machine.watch.notice();
+        }
     }
 }
 

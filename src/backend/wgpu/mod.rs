@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod adopt;
 pub(crate) mod bind;
 pub(crate) mod bytes;
 pub(crate) mod code;
@@ -28,6 +29,7 @@ mod select;
 pub(crate) mod source;
 pub(crate) mod stamp;
 pub(crate) mod steps;
+pub(crate) mod texture;
 pub(crate) mod uniforms;
 pub(crate) mod upload;
 pub(crate) mod variables;
@@ -35,7 +37,6 @@ pub(crate) mod watch;
 pub(crate) mod words;
 pub(crate) mod worker;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,6 +45,7 @@ use smallvec::SmallVec;
 
 pub use open::{Fallback, WgpuOptions};
 pub(crate) use source::Source;
+pub use texture::{EnqueueTexture, Texels};
 
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
@@ -66,6 +68,7 @@ use open::Opened;
 use pinned::HeapBytes;
 use queue::{Shared, WgpuQueue};
 use stamp::Clockwork;
+use texture::WgpuSection;
 use uniforms::Constants;
 use upload::Chunks;
 use watch::Watch;
@@ -97,6 +100,8 @@ pub(crate) struct Machine {
     pub(crate) bytes: ByteKernels,
     /// What an argument without elements is bound to: a shader has no other way to be given nothing.
     pub(crate) nothing: WgpuMemory,
+    /// Memory of the program's that is gone from here, and that groups may still be bound to.
+    pub(crate) departed: Mutex<Vec<u64>>,
     pub(crate) bind_groups: usize,
     pub(crate) in_flight: u64,
 }
@@ -151,6 +156,7 @@ impl Machine {
             uniforms: Constants::new(wgpu::BufferUsages::UNIFORM),
             patterns: Constants::new(wgpu::BufferUsages::STORAGE),
             codes,
+            departed: Mutex::default(),
             bind_groups: options.kept_bind_groups(),
             in_flight: options.most_in_flight() as u64,
         })
@@ -221,7 +227,7 @@ impl Driver for Wgpu {
     type Queue = WgpuQueue;
     type Memory = WgpuMemory;
     type Code = Arc<WgpuCode>;
-    type Section = Infallible;
+    type Section = WgpuSection;
     type Exec = WgpuExec;
 
     fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {

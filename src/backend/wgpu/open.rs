@@ -269,8 +269,25 @@ fn refusal(opened: &Opened) -> Option<&'static str> {
             "its limits allow fewer than 4 storage buffers a shader; open it with `adapter.limits()`",
         );
     }
-    (limits.min_storage_buffer_offset_alignment > 256)
-        .then_some("its storage buffers are bound at multiples of more than 256 bytes")
+    if limits.min_storage_buffer_offset_alignment > 256 {
+        return Some("its storage buffers are bound at multiples of more than 256 bytes");
+    }
+    (!is_pair(opened)).then_some("the queue is another device's")
+}
+
+/// Whether the queue is the device's.
+fn is_pair(opened: &Opened) -> bool {
+    let some = wgpu::BufferDescriptor {
+        label: None,
+        size: 4,
+        usage: wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    };
+    let made = scope::scoped(&opened.device, Call::Open, || opened.device.create_buffer(&some));
+    // Three bytes are no words.
+    made.is_ok_and(|buffer| {
+        scope::refusal(&opened.device, || opened.queue.write_buffer(&buffer, 0, &[0; 3])).is_some()
+    })
 }
 
 /// Of storage buffers, what every adapter with compute shaders has, and what our own kernels need.

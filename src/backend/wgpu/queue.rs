@@ -275,7 +275,7 @@ impl Shared {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             state.enough = FIRST;
         }
-        let awaited = !state.flights.is_empty() || !state.stamps.is_empty();
+        let awaited = !state.flights.is_empty() || !state.stamps.is_empty() || state.encoder.is_urgent;
         if state.encoder.weight >= state.enough || awaited {
             state.enough = (state.enough * 2).min(LATER);
             self.flush(machine, state);

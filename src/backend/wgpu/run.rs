@@ -56,7 +56,6 @@ impl State {
                 Ok(())
             }
             (Work::Stamp { at }, _) => self.stamp(machine, at),
-            (Work::Raw { section }, _) => match **section {},
             _ => {
                 self.resolver(machine).command(command)?;
                 self.take_steps(machine);
@@ -131,6 +130,7 @@ impl Resolver<'_> {
                 Some(to) => self.fill(&to, &command.args.scalars),
                 None => Ok(()),
             },
+            (Work::Raw { section }, [to]) => section.resolve(self, to),
             _ => Err(Fault::new(call, Severity::Call, "an operation without its memory")),
         }
     }

@@ -55,6 +55,18 @@ pub(crate) fn is_lost(device: &wgpu::Device) -> bool {
     popped(scope).is_none()
 }
 
+/// What wgpu says where `provoke` makes a call of a thing of `device` that is refused whatever its state; `None` for one of
+/// another device.
+///
+/// A thing of wgpu's is a number, which another instance gives to something else, so that no call that takes it as an argument
+/// can be trusted to tell: it may find that, or panic. What refuses a call of its own tells the device that it is of, whose
+/// handler, or the panic where it has none, is all there is to notice that by if that is another one.
+pub(crate) fn refusal(device: &wgpu::Device, provoke: impl FnOnce()) -> Option<String> {
+    let scope = device.push_error_scope(ErrorFilter::Validation);
+    let returned = catch_unwind(AssertUnwindSafe(provoke));
+    popped(scope).filter(|_| returned.is_ok()).map(|error| text(&error))
+}
+
 /// The fault of a call that found the device lost.
 pub(crate) fn lost(call: Call) -> Fault {
     Fault::new(call, Severity::Sticky, "the wgpu device is lost, or was destroyed")

@@ -27,30 +27,41 @@ impl Default for Wanted {
 }
 
 /// The adapters that are wanted, the best first; or what is missing.
+///
+/// OpenGL is asked only where no other interface has one: its drivers show what others show better, and some print when
+/// they find no display.
 pub(super) fn adapters(wanted: &Wanted) -> Result<Vec<wgpu::Adapter>, String> {
+    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    for backends in [wanted.backends - Backends::GL, wanted.backends & Backends::GL] {
+        for adapter in found(backends) {
+            match refusal(wanted, &adapter) {
+                None => taken.push(adapter),
+                Some(why) => refused.push(format!("{}: {why}", describe(&adapter.get_info()))),
+            }
+        }
+        if !taken.is_empty() {
+            taken.sort_by_key(|adapter| rank(wanted.power, &adapter.get_info()));
+            return Ok(taken);
+        }
+    }
+    match refused.as_slice() {
+        [] => Err(nothing(wanted.backends)),
+        refused => Err(format!("no adapter is what the options ask for; there is {}", refused.join("; "))),
+    }
+}
+
+fn found(backends: Backends) -> Vec<wgpu::Adapter> {
+    if backends.is_empty() {
+        return Vec::new();
+    }
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-        backends: wanted.backends,
+        backends,
         // Of wgpu's flags only the one that keeps an indirect dispatch within the limits: the validation of the driver's
         // interface, which debug builds ask for by default, prints.
         flags: InstanceFlags::VALIDATION_INDIRECT_CALL,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
-    let found = pollster::block_on(instance.enumerate_adapters(wanted.backends));
-    if found.is_empty() {
-        return Err(nothing(wanted.backends));
-    }
-    let (mut taken, mut refused) = (Vec::new(), Vec::new());
-    for adapter in found {
-        match refusal(wanted, &adapter) {
-            None => taken.push(adapter),
-            Some(why) => refused.push(format!("{}: {why}", describe(&adapter.get_info()))),
-        }
-    }
-    if taken.is_empty() {
-        return Err(format!("no adapter is what the options ask for; there is {}", refused.join("; ")));
-    }
-    taken.sort_by_key(|adapter| rank(wanted.power, &adapter.get_info()));
-    Ok(taken)
+    pollster::block_on(instance.enumerate_adapters(backends))
 }
 
 /// An adapter in messages.

@@ -12,6 +12,7 @@ use crate::backend::wgpu::bytes::{self, Rows};
 use crate::backend::wgpu::code::{Passing, WgpuCode};
 use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::scratch::Scratch;
+use crate::backend::wgpu::texture::TextureCopy;
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{ArgBlock, Call, Fault, Region};
 use crate::kernel::Loaded;
@@ -23,6 +24,7 @@ pub(crate) enum Step {
     Dispatch(Dispatch),
     Copy { from: wgpu::Buffer, at: u64, to: wgpu::Buffer, to_at: u64, len: u64 },
     Clear { buffer: wgpu::Buffer, at: u64, len: u64 },
+    Texture(TextureCopy),
 }
 
 /// A kernel on its memory.
@@ -177,7 +179,7 @@ impl Resolver<'_> {
     }
 
     /// Copies rows of bytes, counted from the starts of the two ranges.
-    fn rows(&mut self, from: &Place<'_>, to: &Place<'_>, rows: Rows) -> Result<(), Fault> {
+    pub(crate) fn rows(&mut self, from: &Place<'_>, to: &Place<'_>, rows: Rows) -> Result<(), Fault> {
         if rows.rows == 0 || rows.row == 0 {
             return Ok(());
         }

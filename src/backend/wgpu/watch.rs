@@ -5,13 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::backend::wgpu::Machine;
+use crate::backend::Call;
+use crate::backend::wgpu::{Machine, worker};
 
 /// Whether there is something to look for.
 #[derive(Default)]
@@ -85,15 +87,28 @@ pub(crate) fn run(machine: &Arc<Machine>) {
 /// Looks at every queue; returns whether nothing is under way.
 fn look(machine: &Arc<Machine>) -> bool {
     let queues = machine.queues.lock().clone();
-    let lost = machine.poison.error();
+    let lost = machine.poison.error().map(Arc::new);
     for queue in &queues {
         let mut state = queue.state.lock();
         match &lost {
-            Some(lost) => state.flights.drain(..).for_each(|flight| flight.fail(lost)),
+            Some(lost) => {
+                let (flights, tasks) = (take(&mut state.flights), take(&mut state.backlog));
+                drop(state);
+                flights.into_iter().for_each(|flight| flight.fail(lost));
+                tasks.into_iter().for_each(|task| worker::give_up(task, lost));
+            }
             None => queue.flush(machine, &mut state),
         }
     }
+    for memory in take(&mut *machine.departed.lock()) {
+        machine.forget(memory);
+    }
     machine.poll(wgpu::PollType::Poll);
     machine.arrivals.land(machine);
-    queues.iter().all(|queue| queue.is_idle())
+    let idle = queues.iter().all(|queue| queue.is_idle());
+    if !idle {
+        // Also what waits for the host is told of a loss, though nothing of it was submitted.
+        machine.check(Call::Execute);
+    }
+    idle
 }

@@ -66,6 +66,21 @@ fn perform(machine: &Arc<Machine>, shared: &Arc<Shared>, task: Task) {
     shared.moved.notify_all();
 }
 
+/// What becomes of a task on a device that is lost.
+pub(crate) fn give_up(task: Task, lost: &Arc<Error>) {
+    let _on_device = OnDevice::enter();
+    shielded(|| match task {
+        Task::Run { command, .. } => outcome::skip(&command, lost),
+        Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
+        Task::Replay { mark, exec, reports, .. } => {
+            exec.fail(lost);
+            reports.note(mark, lost);
+        }
+        Task::FailReplay { exec, cause, .. } => exec.fail(&cause),
+        Task::Wait { .. } => {}
+    });
+}
+
 impl Task {
     /// Its number, if it is an operation of the queue.
     fn seq(&self) -> Option<u64> {

@@ -1,0 +1,16 @@
+//! The wgpu backend, on a real adapter: a GPU, or software such as lavapipe.
+//!
+//! Where there is none, each test prints that it was skipped; with `DACAPO_REQUIRE=wgpu` in the environment it fails.
+
+#[path = "wgpu/adopt.rs"]
+mod adopt;
+#[path = "wgpu/loss.rs"]
+mod loss;
+#[path = "wgpu/opening.rs"]
+mod opening;
+#[path = "wgpu/scopes.rs"]
+mod scopes;
+#[path = "wgpu/support.rs"]
+mod support;
+#[path = "wgpu/texture.rs"]
+mod texture;
