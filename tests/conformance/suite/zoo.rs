@@ -224,6 +224,15 @@ pub fn scalars() -> Program<(u8, Camera, u64, Out<f64>, Len<3>)> {
     each(program, params, "min(n, 1ull)", "out[i] = (double)a + camera.at[2] + camera.id + (double)b;")
 }
 
+/// The sum of scalars that are words, or made of words.
+pub fn scalars_of_words() -> Program<(f32, Camera, u32, Out<f32>, Len<3>)> {
+    let program = Program::<(f32, Camera, u32, Out<f32>, Len<3>)>::new("scalars_of_words");
+    let program =
+        program.host(|(a, camera, b, out, _), _| out[0] = a + camera.at[2] + (camera.id + b) as f32);
+    let params = "float a, Camera camera, unsigned b, float* out, u64 n";
+    each(program, params, "min(n, 1ull)", "out[i] = a + camera.at[2] + float(camera.id + b);")
+}
+
 /// `rows += x`, and counts in `marks` how often each row was seen.
 pub fn rows() -> Program<Rows> {
     let program = Program::<Rows>::new("rows");

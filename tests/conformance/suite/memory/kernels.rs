@@ -12,7 +12,7 @@ pub type All = (
     Uniform<u16>,
     In<f32>,
     u32,
-    Uniform<u64>,
+    Uniform<[u32; 2]>,
     Out<u32>,
     Uniform<[u8; 3]>,
     In<u8>,
@@ -77,7 +77,7 @@ pub fn step() -> Program<Step> {
 /// The sum of everything, and how long the tables are.
 pub fn sum_of_all() -> Program<All> {
     let program = Program::<All>::new("sum of all").host(|(a, x, b, c, out, d, y, ..), _| {
-        let tables = a.iter().map(|a| u32::from(*a)).sum::<u32>() + c.iter().sum::<u64>() as u32;
+        let tables = a.iter().map(|a| u32::from(*a)).sum::<u32>() + c.iter().map(|c| c[0]).sum::<u32>();
         let bytes: u32 = d.iter().flatten().map(|d| u32::from(*d)).sum();
         out[0] = tables + x[0] as u32 + b + bytes + u32::from(y[0]);
         (out[1], out[2], out[3]) = (a.len() as u32, c.len() as u32, d.len() as u32);

@@ -18,6 +18,9 @@ pub fn module(params: &str, body: &str) -> Option<String> {
             &format!("@group(0) @binding({at}) var<storage, {access}> {name}: array<{}>;\n", scalar.stored());
         text += &buffer.functions(&body);
     }
+    if scalars.iter().any(|param| param.scalar == Scalar::Camera) {
+        text += "struct Camera { at: vec3<f32>, id: u32 }\n";
+    }
     if !scalars.is_empty() {
         let member = |param: &&Param| format!("{}: {}", param.name, param.scalar.name());
         let members = scalars.iter().map(member).collect::<Vec<_>>().join(", ");
@@ -74,6 +77,7 @@ enum Scalar {
     Long,
     /// A word that several threads write.
     Atomic,
+    Camera,
 }
 
 impl Scalar {
@@ -85,6 +89,7 @@ impl Scalar {
             "u16" => Scalar::Short,
             "u64" => Scalar::Long,
             "atomic" => Scalar::Atomic,
+            "Camera" => Scalar::Camera,
             _ => return None,
         })
     }
@@ -93,6 +98,7 @@ impl Scalar {
     fn name(self) -> &'static str {
         match self {
             Scalar::Float => "f32",
+            Scalar::Camera => "Camera",
             _ => "u32",
         }
     }
@@ -104,6 +110,7 @@ impl Scalar {
             Scalar::Word | Scalar::Byte | Scalar::Short => "u32",
             Scalar::Long => "vec2<u32>",
             Scalar::Atomic => "atomic<u32>",
+            Scalar::Camera => "Camera",
         }
     }
 
@@ -134,7 +141,8 @@ impl<'a> Param<'a> {
         };
         let is_buffer = ty.ends_with('*');
         let scalar = Scalar::of(ty.trim_end_matches('*'))?;
-        let fits = is_buffer || matches!(scalar, Scalar::Float | Scalar::Word | Scalar::Long);
+        let fits =
+            is_buffer || matches!(scalar, Scalar::Float | Scalar::Word | Scalar::Long | Scalar::Camera);
         fits.then_some(Param { name, scalar, is_buffer, is_written })
     }
 

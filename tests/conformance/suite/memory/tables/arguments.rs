@@ -15,7 +15,7 @@ fn every_argument_keeps_its_place_among_tables_buffers_and_scalars() {
     stream.fill(&mut x, 3.0).unwrap();
     stream.fill(&mut y, 9u8).unwrap();
     let mut out = stream.alloc::<u32>(4).unwrap();
-    let (a, c) = (vec![1u16, 2, 3], [1000u64; 2]);
+    let (a, c) = (vec![1u16, 2, 3], [[1000u32, 7]; 2]);
     let expected = [6 + 3 + 2000 + 100 + 21 + 9, 3, 2, 2];
     for _ in 0..2 {
         let args =
