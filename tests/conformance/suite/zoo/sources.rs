@@ -58,7 +58,7 @@ pub fn with_wgsl<S: Signature>(program: Program<S>, params: &str, body: &str) ->
     match super::wgsl::module(params, body) {
         Some(source) => {
             assert_valid(&source);
-            program
+            program.wgsl(source, "kernel")
         }
         None => program,
     }
