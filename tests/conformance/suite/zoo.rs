@@ -14,6 +14,7 @@ mod wgsl;
 use dacapo::{Device, In, InOut, Kernel, Len, Out, Program};
 
 use super::subject::Subject;
+#[allow(unused_imports, reason = "a binary's tests use a part of it")]
 pub use sources::{each, once};
 use sources::{with_cuda, with_wgsl};
 
