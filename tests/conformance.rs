@@ -26,10 +26,25 @@ mod cuda {
     mod suite;
 }
 
+#[cfg(feature = "wgpu")]
+#[path = "conformance"]
+mod wgpu {
+    #[path = "wgpu.rs"]
+    pub mod subject;
+    mod suite;
+}
+
 /// Who requires a backend that is not built in would believe that it was tested.
-#[cfg(not(all(feature = "cuda", feature = "nvrtc")))]
 #[test]
 fn every_backend_that_is_required_is_built_in() {
     let required = std::env::var("DACAPO_REQUIRE").unwrap_or_default();
-    assert!(!required.contains("cuda"), "the suite runs on CUDA with the features `cuda` and `nvrtc`");
+    let cuda = cfg!(all(feature = "cuda", feature = "nvrtc"));
+    assert!(
+        cuda || !required.contains("cuda"),
+        "the suite runs on CUDA with the features `cuda` and `nvrtc`"
+    );
+    assert!(
+        cfg!(feature = "wgpu") || !required.contains("wgpu"),
+        "the suite runs on wgpu with the feature `wgpu`"
+    );
 }

@@ -1,11 +1,12 @@
-//! The arithmetic of the kernels on the host, which `kernels.cu` repeats operation for operation.
+//! The arithmetic of the kernels on the host, which `kernels.cu` and `kernels.wgsl` repeat operation for operation.
 //!
-//! **Why two devices say the same tokens.** A token is the place of the largest of some sums, and a sum of floating-point
+//! **Why all devices say the same tokens.** A token is the place of the largest of some sums, and a sum of floating-point
 //! numbers depends on the order of its terms. So the order is part of each definition here: a product of a vector and a
 //! matrix is added up in [`PARTS`] parts, a sum over a vector in [`LANES`] lanes, whatever number of threads does it.
-//! Sums, products, quotients and roots are rounded correctly by both devices, and a product is rounded before it is added
-//! to anything. What is not rounded alike everywhere, the exponential of a library, is not used: [`exponential`] is made of
-//! sums and products. Nothing is left to differ: logits agree to the last bit, and tokens with them.
+//! Sums, products, quotients and roots are rounded correctly by all devices (`rounding.wgsl` sees to it where the language
+//! does not promise it), and a product is rounded before it is added to anything. What is not rounded alike everywhere, the
+//! exponential of a library, is not used: [`exponential`] is made of sums and products. Nothing is left to differ: logits
+//! agree to the last bit, and tokens with them.
 #![expect(clippy::indexing_slicing, reason = "a kernel that is given too little memory fails as a whole")]
 
 /// Threads of a warp: lanes of a sum over a vector, and columns that are added up side by side.

@@ -30,6 +30,8 @@ pub enum On {
     Host,
     /// The first NVIDIA GPU; in builds with the feature `nvrtc`.
     Cuda,
+    /// The fastest GPU that wgpu finds; in builds with the feature `wgpu`.
+    Wgpu,
 }
 
 impl Options {

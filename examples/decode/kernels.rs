@@ -1,4 +1,4 @@
-//! The kernels: one definition each, with a source for the host beside the one for CUDA.
+//! The kernels: one definition each, with a source for the host beside those for CUDA and for wgpu.
 
 #![expect(clippy::indexing_slicing, reason = "a kernel that is given too little memory fails as a whole")]
 
@@ -91,28 +91,45 @@ pub fn columns(outputs: usize) -> Grid {
 
 /// A program whose threads have an element each.
 fn elements<S: Signature>(name: &str) -> Program<S> {
-    with_cuda(Program::new(name), name)
+    for_devices(Program::new(name), name)
 }
 
 /// A program whose blocks are one warp.
 fn warps<S: Signature>(name: &str) -> Program<S> {
-    with_cuda(Program::new(name).block(LANES as u32, 1, 1), name)
+    for_devices(Program::new(name).block(LANES as u32, 1, 1), name)
 }
 
 /// A program whose blocks add up products: a warp for each part.
 fn products<S: Signature>(name: &str) -> Program<S> {
-    with_cuda(Program::new(name).block(LANES as u32, PARTS as u32, 1), name)
+    for_devices(Program::new(name).block(LANES as u32, PARTS as u32, 1), name)
 }
 
-/// Adds the source for CUDA, in builds that have CUDA.
-#[cfg_attr(not(feature = "nvrtc"), expect(unused_variables, reason = "there is nothing to add"))]
+/// Adds the sources for what this build has, beside the host.
+fn for_devices<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
+    with_wgsl(with_cuda(program, entry), entry)
+}
+
+#[cfg(feature = "nvrtc")]
 fn with_cuda<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
-    #[cfg(feature = "nvrtc")]
     // SAFETY: every function of the source has the parameters of its signature here, and is written for the blocks that its
     // program declares. It compares every index with the lengths that come with its buffers, whatever its grid and scalars
     // are, and writes only what is `Out` or `InOut`, each element by one thread and none that another thread reads; what
     // threads share is shuffled or lies behind a barrier that all of a block reach. Its loops run over lengths.
-    let program = unsafe { program.cuda(include_str!("kernels.cu"), entry) };
+    unsafe { program.cuda(include_str!("kernels.cu"), entry) }
+}
+
+#[cfg(not(feature = "nvrtc"))]
+fn with_cuda<S: Signature>(program: Program<S>, _entry: &str) -> Program<S> {
+    program
+}
+
+#[cfg(feature = "wgpu")]
+fn with_wgsl<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
+    program.wgsl(concat!(include_str!("../rounding.wgsl"), include_str!("kernels.wgsl")), entry)
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn with_wgsl<S: Signature>(program: Program<S>, _entry: &str) -> Program<S> {
     program
 }
 

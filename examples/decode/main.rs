@@ -3,12 +3,13 @@
 //! What to look at:
 //! - `step.rs`: the step, written once for every backend, eager or recorded. Which token it reads, at which position and
 //!   with how long a cache is in buffers that the step itself moves on, so that one graph serves every step.
-//! - `kernels.rs` and `kernels.cu`: each kernel once, with a source for the host and one for CUDA.
-//! - `arithmetic.rs`: why both devices say the same tokens.
+//! - `kernels.rs`, `kernels.cu` and `kernels.wgsl`: each kernel once, with a source for every backend.
+//! - `arithmetic.rs`: why all devices say the same tokens.
 //! - `session.rs`: a whole sequence is so many replays in a row, and nobody looks at a token before the last one.
 //!
-//! `cargo run --release --example decode -- --check`, and with `--features nvrtc` also `--backend cuda`. The weights are
-//! made up from a seed, so that what the model says means nothing; it is the same everywhere.
+//! `cargo run --release --example decode -- --check`, with `--features nvrtc` also `--backend cuda`, and with
+//! `--features wgpu` also `--backend wgpu`. The weights are made up from a seed, so that what the model says means nothing; it
+//! is the same everywhere.
 
 mod arithmetic;
 mod cli;
@@ -49,6 +50,10 @@ fn run(options: &Options) -> Result<()> {
         On::Cuda => decode(options, &Device::<dacapo::Cuda>::new(0)?),
         #[cfg(not(feature = "nvrtc"))]
         On::Cuda => anyhow::bail!("this build has no CUDA; build it with `--features nvrtc`"),
+        #[cfg(feature = "wgpu")]
+        On::Wgpu => decode(options, &Device::<dacapo::Wgpu>::new()?),
+        #[cfg(not(feature = "wgpu"))]
+        On::Wgpu => anyhow::bail!("this build has no wgpu; build it with `--features wgpu`"),
     }
 }
 

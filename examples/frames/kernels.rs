@@ -4,8 +4,8 @@
 //! are whole planes of `width`-long rows. `dst_rows` is written completely and read nowhere. The functions panic if an
 //! input is smaller than the rows asked of it.
 //!
-//! `kernels.cu` agrees to the last bit: it keeps the order of operations, does not contract `a * b + c`, and rounds roots
-//! and quotients correctly, as every operation here is rounded.
+//! `kernels.cu` and `kernels.wgsl` agree to the last bit: they keep the order of operations, do not contract `a * b + c`, and
+//! round roots and quotients correctly, as every operation here is rounded.
 #![expect(
     clippy::indexing_slicing,
     reason = "rows come from the caller's grid: one check a row here keeps checks out of the inner loops"

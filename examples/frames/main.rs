@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example frames` finds the edges in each of 120 frames, by launching some dozen kernels and
 //! by replaying their recording, and holds both to a plain version of the same arithmetic, bit for bit. With `--features
-//! nvrtc` also on a GPU: `--backend cuda` finds the same pictures.
+//! nvrtc` or `--features wgpu` also on a GPU: `--backend cuda` and `--backend wgpu` find the same pictures.
 
 mod camera;
 mod cli;
@@ -46,6 +46,10 @@ fn run(options: &Options) -> Result<()> {
         On::Cuda => film(options, &Device::<dacapo::Cuda>::new(0)?),
         #[cfg(not(feature = "nvrtc"))]
         On::Cuda => anyhow::bail!("this build has no CUDA; build it with `--features nvrtc`"),
+        #[cfg(feature = "wgpu")]
+        On::Wgpu => film(options, &Device::<dacapo::Wgpu>::new()?),
+        #[cfg(not(feature = "wgpu"))]
+        On::Wgpu => anyhow::bail!("this build has no wgpu; build it with `--features wgpu`"),
     }
 }
 

@@ -143,18 +143,35 @@ fn blurred<B: Backend>(
 
 /// A program whose threads have a pixel each.
 fn pixels<S: Signature>(name: &str, entry: &str) -> Program<S> {
-    with_cuda(Program::new(name).block(32, 8, 1), entry)
+    for_devices(Program::new(name).block(32, 8, 1), entry)
 }
 
-/// Adds the source for CUDA, in builds that have CUDA.
-#[cfg_attr(not(feature = "nvrtc"), expect(unused_variables, reason = "there is nothing to add"))]
+/// Adds the sources for what this build has, beside the host.
+fn for_devices<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
+    with_wgsl(with_cuda(program, entry), entry)
+}
+
+#[cfg(feature = "nvrtc")]
 fn with_cuda<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
-    #[cfg(feature = "nvrtc")]
     // SAFETY: every function of the source has the parameters of its signature here, and is written for the blocks that its
     // program declares. It compares every index with the lengths that come with its buffers, whatever its grid and scalars
     // are, and writes only what is `Out`, each element by one thread; what the threads of a block share they count
     // atomically or read behind a barrier that all of them reach. Its loops run over lengths.
-    let program = unsafe { program.cuda(include_str!("kernels.cu"), entry) };
+    unsafe { program.cuda(include_str!("kernels.cu"), entry) }
+}
+
+#[cfg(not(feature = "nvrtc"))]
+fn with_cuda<S: Signature>(program: Program<S>, _entry: &str) -> Program<S> {
+    program
+}
+
+#[cfg(feature = "wgpu")]
+fn with_wgsl<S: Signature>(program: Program<S>, entry: &str) -> Program<S> {
+    program.wgsl(concat!(include_str!("../rounding.wgsl"), include_str!("kernels.wgsl")), entry)
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn with_wgsl<S: Signature>(program: Program<S>, _entry: &str) -> Program<S> {
     program
 }
 
@@ -185,14 +202,14 @@ fn magnitude() -> Program<Magnitude> {
 }
 
 fn histogram() -> Program<Histogram> {
-    let program = Program::<Histogram>::new("histogram").block(1024, 1, 1);
-    with_cuda(program, "histogram")
+    let program = Program::<Histogram>::new("histogram").block(256, 1, 1);
+    for_devices(program, "histogram")
         .host(|(magnitude, _, counts, _), _grid| kernels::histogram(magnitude, counts))
 }
 
 fn threshold() -> Program<Threshold> {
     let program = Program::<Threshold>::new("threshold").block(kernels::BINS as u32, 1, 1);
-    with_cuda(program, "threshold")
+    for_devices(program, "threshold")
         .host(|(counts, _, threshold, _), _grid| threshold.fill(kernels::otsu(counts)))
 }
 

@@ -1,5 +1,7 @@
 //! The first CUDA device of the machine.
 
+#[path = "driven.rs"]
+mod driven;
 #[path = "../cuda/turn.rs"]
 mod turn;
 
@@ -7,9 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
 use dacapo::cuda::CudaOptions;
-use dacapo::{Call, Device, DeviceOptions, Error, NoCapture, Result, Stream, StreamId};
+use dacapo::{Device, DeviceOptions};
 
-use super::suite::support::Gate;
+pub use driven::*;
+pub use turn::forget;
 
 /// The backend that is tested.
 pub type Subject = dacapo::Cuda;
@@ -34,68 +37,8 @@ pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
     options
 }
 
-/// Whether the driver can be told to refuse its calls.
-pub const REFUSES: bool = false;
-
-/// Whether a kernel may panic.
-pub const KERNELS_PANIC: bool = false;
-
-/// Whether the outputs of kernels in chunks are divided, and must come out even.
-pub const RUNS_IN_CHUNKS: bool = false;
-
-/// Runs the work of a stepped device: there is none.
-#[derive(Clone)]
-pub enum Stepper {}
-
-impl Stepper {
-    pub fn step(&self, _: StreamId) -> bool {
-        match *self {}
-    }
-
-    pub fn pending(&self, _: StreamId) -> usize {
-        match *self {}
-    }
-
-    pub fn run_all(&self) -> usize {
-        match *self {}
-    }
-}
-
-/// A device that runs nothing by itself: there is none.
-pub fn stepped(_: DeviceOptions<Subject>) -> Result<(Device<Subject>, Stepper)> {
-    Err(Error::step("this backend has no stepped device"))
-}
-
-/// Lets the driver refuse the next such call, where it can be told to; returns whether it can.
-pub fn refuse_next(_: &Device<Subject>, _: Call) -> bool {
-    REFUSES
-}
-
-/// Lets the driver refuse the `nth` such call from here on, where it can be told to.
-pub fn refuse_nth(_: &Device<Subject>, _: Call, _nth: u64) {}
-
-/// Lets the driver refuse all such calls, where it can be told to.
-pub fn refuse_all(_: &Device<Subject>, _: Call) {}
-
-/// Lets the driver refuse nothing any more.
-pub fn forget_refusals(_: &Device<Subject>) {}
-
-pub use turn::forget;
-
-/// How often the driver was asked for that, where the backend counts it.
-pub fn calls_of(_: &Device<Subject>, _: Call) -> Option<u64> {
-    None
-}
-
-/// How often the driver was called, where the backend counts that.
-pub fn driver_calls(_: &Device<Subject>) -> Option<u64> {
-    None
-}
-
-/// The same, where the device may be gone.
-pub fn counter(_: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 'static {
-    || None
-}
+/// Whether a kernel may have scalars of every size, and elements of every kind of number.
+pub const NUMBERS_OF_EVERY_SIZE: bool = true;
 
 /// How many operations of one stream a test may hold up: a driver takes about 1000, and then its caller waits.
 pub const MOST_HELD_UP: usize = 400;
@@ -110,29 +53,3 @@ pub fn in_flight(options: DeviceOptions<Subject>, operations: usize) -> DeviceOp
 
 /// The fewest operations that a slot may be told to take at once, or few.
 pub const LEAST_IN_FLIGHT: usize = 64;
-
-/// A device that somebody holds up and lets go.
-pub fn paced(options: DeviceOptions<Subject>) -> Option<(Device<Subject>, Pace)> {
-    Some((open(options)?, Pace(None)))
-}
-
-/// Tells a device when to get on.
-pub struct Pace(Option<Gate>);
-
-impl Pace {
-    /// Holds a stream up, where another one is let go.
-    pub fn get_on(&mut self, stream: &mut Stream<NoCapture, Subject>, times: usize) {
-        self.run_all();
-        self.0 = (times % 2 == 1).then(|| Gate::close(stream));
-    }
-
-    /// Somebody is about to wait for what was not let run yet.
-    pub fn before_a_wait(&mut self) {
-        self.run_all();
-    }
-
-    /// Lets everything run.
-    pub fn run_all(&mut self) {
-        self.0.take().into_iter().for_each(Gate::open);
-    }
-}

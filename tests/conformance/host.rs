@@ -31,6 +31,9 @@ pub const KERNELS_PANIC: bool = true;
 /// Whether the outputs of kernels in chunks are divided, and must come out even.
 pub const RUNS_IN_CHUNKS: bool = true;
 
+/// Whether a kernel may have scalars of every size, and elements of every kind of number.
+pub const NUMBERS_OF_EVERY_SIZE: bool = true;
+
 /// Runs the work of a stepped device.
 pub use dacapo::host::Stepper;
 

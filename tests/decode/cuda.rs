@@ -1,43 +1,16 @@
-//! The same model on a GPU: the same tokens, from the same logits to the last bit.
+//! What every device must say, on CUDA.
 
-use dacapo::prelude::*;
-
-use crate::model::{Shape, Weights};
-use crate::samples::{PROMPT, SAYS, bits, tokens, weights};
-use crate::session::Session;
+use crate::devices;
 use crate::support_cuda;
 
 #[test]
 fn host_and_cuda_say_the_same_tokens_from_the_same_logits() {
     let Some(device) = support_cuda::device() else { return };
-    let weights = weights();
-    let mut on_cuda = Session::new(&device, &weights).unwrap();
-    let mut on_host = Session::new(&Device::host().unwrap(), &weights).unwrap();
-    assert_eq!(on_cuda.graph().nodes(), on_host.graph().nodes());
-    for prompt in [PROMPT, b"Da capo", b"al fine, e poi"] {
-        let expected = on_host.replay(&tokens(prompt)).unwrap();
-        for said in [on_cuda.replay(&tokens(prompt)).unwrap(), on_cuda.launch(&tokens(prompt)).unwrap()] {
-            assert_eq!(said.tokens, expected.tokens);
-            assert_eq!(bits(&said), bits(&expected));
-        }
-    }
-    assert_eq!(on_cuda.replay(&tokens(PROMPT)).unwrap().tokens[PROMPT.len()..], SAYS);
-    assert!(!on_cuda.replay_timed().unwrap().is_zero());
+    devices::the_hosts_tokens_come_from_the_same_logits(&device);
 }
 
-/// Lengths that fill no block evenly, more positions than a block of scores has threads, and another seed.
 #[test]
-fn models_of_other_shapes_agree_too() {
+fn models_of_other_shapes_agree_on_cuda_too() {
     let Some(device) = support_cuda::device() else { return };
-    for (vocabulary, width, heads, layers, hidden, context) in
-        [(7, 1, 1, 1, 1, 2), (33, 12, 3, 2, 40, 9), (100, 96, 2, 1, 31, 70), (50, 64, 8, 2, 300, 300)]
-    {
-        let weights = Weights::random(Shape { vocabulary, width, heads, layers, hidden, context }, 3);
-        let on_host = Session::new(&Device::host().unwrap(), &weights).unwrap().replay(&[3, 1]).unwrap();
-        let mut on_cuda = Session::new(&device, &weights).unwrap();
-        for said in [on_cuda.replay(&[3, 1]).unwrap(), on_cuda.launch(&[3, 1]).unwrap()] {
-            assert_eq!(said.tokens, on_host.tokens);
-            assert_eq!(bits(&said), bits(&on_host));
-        }
-    }
+    devices::models_of_other_shapes_agree(&device);
 }

@@ -17,9 +17,16 @@ mod step;
 
 #[cfg(feature = "nvrtc")]
 mod cuda;
+#[cfg(any(feature = "nvrtc", feature = "wgpu"))]
+mod devices;
 mod parts;
 mod runs;
 mod samples;
 #[cfg(feature = "nvrtc")]
 #[path = "../support_cuda/mod.rs"]
 mod support_cuda;
+#[cfg(feature = "wgpu")]
+#[path = "../support_wgpu/mod.rs"]
+mod support_wgpu;
+#[cfg(feature = "wgpu")]
+mod wgpu;

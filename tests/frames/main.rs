@@ -17,6 +17,8 @@ mod report;
 
 #[cfg(feature = "nvrtc")]
 mod cuda;
+#[cfg(any(feature = "nvrtc", feature = "wgpu"))]
+mod devices;
 mod files;
 mod runs;
 mod samples;
@@ -24,3 +26,8 @@ mod stages;
 #[cfg(feature = "nvrtc")]
 #[path = "../support_cuda/mod.rs"]
 mod support_cuda;
+#[cfg(feature = "wgpu")]
+#[path = "../support_wgpu/mod.rs"]
+mod support_wgpu;
+#[cfg(feature = "wgpu")]
+mod wgpu;

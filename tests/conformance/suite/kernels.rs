@@ -32,11 +32,26 @@ fn a_kernel_takes_up_to_32_parameters() {
 #[test]
 fn scalars_of_any_plain_data_type_arrive_as_they_were() {
     let Some((device, mut stream)) = device_and_stream() else { return };
+    if !subject::NUMBERS_OF_EVERY_SIZE {
+        assert_eq!(zoo::scalars().load(&device).unwrap_err().kind(), ErrorKind::Unsupported);
+        return;
+    }
     let kernel = zoo::scalars().load(&device).unwrap();
     let mut out = stream.alloc::<f64>(1).unwrap();
     let camera = zoo::Camera { at: [0.0, 0.0, 0.5], id: 7 };
     stream.launch(&kernel, Grid::covering(1), (3u8, camera, 1u64 << 40, &mut out, Len)).unwrap();
     assert_eq!(stream.read(&out).unwrap(), [3.0 + 0.5 + 7.0 + (1u64 << 40) as f64]);
+}
+
+/// A shader aligns a struct to more bytes than the host does.
+#[test]
+fn a_scalar_that_is_a_struct_arrives_between_others_as_it_was() {
+    let Some((device, mut stream)) = device_and_stream() else { return };
+    let kernel = zoo::scalars_of_words().load(&device).unwrap();
+    let mut out = stream.alloc::<f32>(1).unwrap();
+    let camera = zoo::Camera { at: [1e10, 1e20, 0.5], id: 7 };
+    stream.launch(&kernel, Grid::covering(1), (3.25f32, camera, 100u32, &mut out, Len)).unwrap();
+    assert_eq!(stream.read(&out).unwrap(), [3.25 + 0.5 + 107.0]);
 }
 
 /// Chunks that overlapped or missed a row would show here as rows counted twice or not at all.

@@ -5,9 +5,18 @@
 
 #![allow(dead_code, reason = "a backend's tests use a part of it")]
 
-use dacapo::{Device, In, InOut, Kernel, Len, Out, Program, Signature};
+#[path = "zoo/sources.rs"]
+mod sources;
+#[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "its text goes nowhere"))]
+#[path = "zoo/wgsl.rs"]
+mod wgsl;
+
+use dacapo::{Device, In, InOut, Kernel, Len, Out, Program};
 
 use super::subject::Subject;
+#[allow(unused_imports, reason = "a binary's tests use a part of it")]
+pub use sources::{each, once};
+use sources::{with_cuda, with_wgsl};
 
 /// Elements that the kernels compute with.
 pub trait Number: bytemuck::Pod + Send + Sync {
@@ -35,7 +44,7 @@ impl Number for u32 {
 }
 
 impl Number for u8 {
-    const CUDA: &'static str = "unsigned char";
+    const CUDA: &'static str = "u8";
     const ONE: Self = 1;
     fn plus(self, other: Self) -> Self {
         self.wrapping_add(other)
@@ -161,7 +170,7 @@ pub fn triple1() -> Program<Map<u32>> {
 pub fn count() -> Program<(In<f32>, Out<u32>, Len<0>, Len<1>)> {
     let program = Program::<(In<f32>, Out<u32>, Len<0>, Len<1>)>::new("count")
         .host(|(x, out, ..), _| out.fill(x.len() as u32 + 1));
-    each(program, "const float* x, unsigned* out, u64 nx, u64 n", "n", "out[i] = nx + 1;")
+    each(program, "const float* x, unsigned* out, u64 nx, u64 n", "n", "out[i] = unsigned(nx) + 1;")
 }
 
 /// Looks at `x`, and does nothing.
@@ -212,8 +221,17 @@ pub fn scalars() -> Program<(u8, Camera, u64, Out<f64>, Len<3>)> {
         Program::<(u8, Camera, u64, Out<f64>, Len<3>)>::new("scalars").host(|(a, camera, b, out, _), _| {
             out[0] = f64::from(a) + f64::from(camera.at[2]) + f64::from(camera.id) + b as f64;
         });
-    let params = "unsigned char a, Camera camera, u64 b, double* out, u64 n";
+    let params = "u8 a, Camera camera, u64 b, double* out, u64 n";
     each(program, params, "min(n, 1ull)", "out[i] = (double)a + camera.at[2] + camera.id + (double)b;")
+}
+
+/// The sum of scalars that are words, or made of words.
+pub fn scalars_of_words() -> Program<(f32, Camera, u32, Out<f32>, Len<3>)> {
+    let program = Program::<(f32, Camera, u32, Out<f32>, Len<3>)>::new("scalars_of_words");
+    let program =
+        program.host(|(a, camera, b, out, _), _| out[0] = a + camera.at[2] + (camera.id + b) as f32);
+    let params = "float a, Camera camera, unsigned b, float* out, u64 n";
+    each(program, params, "min(n, 1ull)", "out[i] = a + camera.at[2] + float(camera.id + b);")
 }
 
 /// `rows += x`, and counts in `marks` how often each row was seen.
@@ -227,8 +245,8 @@ pub fn rows() -> Program<Rows> {
             (0..width).for_each(|i| rows[at * width + i] += x[row * width + i]);
         }
     });
-    let params = "const unsigned* x, unsigned* rows, unsigned char* marks, u64 nx, u64 nr, u64 nm";
-    each(program, params, "min(nx, nr)", "rows[i] += x[i]; if (i < nm) marks[i] += 1;")
+    let params = "const unsigned* x, unsigned* rows, u8* marks, u64 nx, u64 nr, u64 nm";
+    each(program, params, "min(nx, nr)", "rows[i] += x[i]; if (i < nm) { marks[i] += 1; }")
 }
 
 /// `out = in`.
@@ -246,7 +264,12 @@ pub fn copy<T: Number>() -> Program<Map<T>> {
 pub fn add_count() -> Program<Accumulate<u32>> {
     let program =
         Program::<Accumulate<u32>>::new("add_count").host(|(x, n, ..), _| n[0] += 1 + x.len() as u32);
-    each(program, "const unsigned* x, unsigned* n, u64 nx, u64 nn", "min(nn, 1ull)", "n[i] += 1 + nx;")
+    each(
+        program,
+        "const unsigned* x, unsigned* n, u64 nx, u64 nn",
+        "min(nn, 1ull)",
+        "n[i] += 1 + unsigned(nx);",
+    )
 }
 
 /// What [`noise`] writes to element `at`.
@@ -254,7 +277,7 @@ pub fn noise_at(seed: u32, at: usize) -> u32 {
     (seed.wrapping_add(at as u32)).wrapping_mul(2_654_435_761).rotate_left(13)
 }
 
-const NOISE: &str = "const unsigned v = (seed + (unsigned)i) * 2654435761u; y[i] = (v << 13) | (v >> 19);";
+const NOISE: &str = "const unsigned v = (seed + unsigned(i)) * 2654435761u; y[i] = (v << 13) | (v >> 19);";
 
 /// Noise of a seed that is a scalar.
 pub fn noise() -> Program<Fill<u32>> {
@@ -268,7 +291,7 @@ pub fn noise_from() -> Program<(Out<u32>, In<u32>, Len<0>, Len<1>)> {
     let program = Program::<(Out<u32>, In<u32>, Len<0>, Len<1>)>::new("noise_from")
         .host(|(y, seed, ..), _| y.iter_mut().enumerate().for_each(|(at, y)| *y = noise_at(seed[0], at)));
     let params = "unsigned* y, const unsigned* seeds, u64 n, u64 ns";
-    each(program, params, "ns ? n : 0", &format!("const unsigned seed = seeds[0]; {NOISE}"))
+    each(program, params, "when(ns > 0, n)", &format!("const unsigned seed = seeds[0]; {NOISE}"))
 }
 
 /// `y += a x`.
@@ -279,13 +302,18 @@ pub fn axpy() -> Program<Axpy> {
 }
 
 /// `x += 1`, after so many cycles of the device's clock, or about as many of the host's.
-pub fn spin() -> Program<(InOut<u32>, u64, Len<0>)> {
-    let program = Program::<(InOut<u32>, u64, Len<0>)>::new("spin").host(|(x, cycles, _), _| {
+pub fn spin() -> Program<(InOut<u32>, u32, Len<0>)> {
+    let program = Program::<(InOut<u32>, u32, Len<0>)>::new("spin").host(|(x, cycles, _), _| {
         (0..cycles / 10).for_each(|_| std::hint::spin_loop());
         x.iter_mut().for_each(|x| *x += 1);
     });
-    let wait = "const u64 from = clock64(); while (clock64() - from < cycles) {}";
-    each(program, "unsigned* x, u64 cycles, u64 n", "n", &format!("{wait} x[i] += 1;"))
+    let params = "unsigned* x, unsigned cycles, u64 n";
+    let clock = "const u64 from = clock64(); while (clock64() - from < cycles) {}";
+    let program = with_cuda(program, params, &format!("if (first < n) {{ {clock} x[first] += 1; }}"));
+    // A walk that never comes to 0, which no compiler knows, a step of which takes some ten cycles.
+    let walk = "unsigned at = 27u;
+        for (u64 k = 0; k < cycles / 10u; k++) { if (at % 2u == 1u) { at = 3u * at + 1u; } else { at = at / 2u; } }";
+    with_wgsl(program, params, &format!("if (first < n) {{ {walk} x[first] += min(at, 1u); }}"))
 }
 
 /// Each thread of the grid counts in the element that has its number, if there is one.
@@ -294,7 +322,9 @@ pub fn visit() -> Program<InPlace<u8>> {
         let threads = grid.threads().into_iter().product();
         c.iter_mut().take(threads).for_each(|c| *c += 1);
     });
-    source(program, "u8* c, u64 n", "if (first < n) c[first] += 1;")
+    let program = with_cuda(program, "u8* c, u64 n", "if (first < n) c[first] += 1;");
+    let count = "atomicAdd(&c[first / 4u], 1u << (8u * (first % 4u)));";
+    with_wgsl(program, "atomic* c, u64 n", &format!("if (first < n) {{ {count} }}"))
 }
 
 /// `sum += x`.
@@ -304,49 +334,4 @@ pub fn accumulate<T: Number>() -> Program<Accumulate<T>> {
     });
     let params = format!("const {T}* x, {T}* sum, u64 nx, u64 n", T = T::CUDA);
     each(program, &params, "min(n, nx)", "sum[i] = sum[i] + x[i];")
-}
-
-/// The program with a source in CUDA C++, which does `body` once for every `i` below `count`, whatever the grid.
-///
-/// Whoever adds a kernel must see to it that `count` is at most the length of every buffer that `body` indexes with `i`, that
-/// it compares every other index with the length of what it indexes, that it writes nothing of another `i`, and that it ends.
-pub fn each<S: Signature>(program: Program<S>, params: &str, count: &str, body: &str) -> Program<S> {
-    let stride = "blocks * threads";
-    let whole = format!("for (u64 i = first, count = {count}; i < count; i += {stride}) {{ {body} }}");
-    source(program, params, &whole)
-}
-
-/// The program with a source in CUDA C++, of which one thread does `body`, whatever the grid. In it, `at` is an element of a
-/// buffer that repeats, or that has none.
-///
-/// Whoever adds a kernel must see to it that `body` compares every index with the length of what it indexes, and that it ends.
-pub fn once<S: Signature>(program: Program<S>, params: &str, body: &str) -> Program<S> {
-    source(program, params, &format!("if (first == 0) {{ {body} }}"))
-}
-
-#[cfg(all(feature = "cuda", feature = "nvrtc"))]
-fn source<S: Signature>(program: Program<S>, params: &str, body: &str) -> Program<S> {
-    let source = format!(
-        "typedef unsigned char u8;
-        typedef unsigned long long u64;
-        struct Camera {{ float at[3]; unsigned id; }};
-        __device__ unsigned at(const u8* x, u64 n, u64 i) {{ return n ? x[i % n] : 9; }}
-        extern \"C\" __global__ void kernel({params}) {{
-            const u64 threads = blockDim.x * blockDim.y * blockDim.z;
-            const u64 thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-            const u64 blocks = (u64)gridDim.x * gridDim.y * gridDim.z;
-            const u64 block = ((u64)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-            const u64 first = block * threads + thread;
-            {body}
-        }}"
-    );
-    // SAFETY: every kernel of the zoo keeps to the rules of `each` and `once`, or is `visit`, so that it stays within its buffers, no two
-    // threads touch one element, and it ends; and it has no state.
-    unsafe { program.cuda(&source, "kernel") }
-}
-
-/// The program as it is: only the host is tested.
-#[cfg(not(all(feature = "cuda", feature = "nvrtc")))]
-fn source<S: Signature>(program: Program<S>, _params: &str, _body: &str) -> Program<S> {
-    program
 }

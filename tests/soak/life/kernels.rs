@@ -21,9 +21,9 @@ pub struct Kernels {
     pub breaks: subject::Breaks,
 }
 
-type Mask = (InOut<u8>, u8, Len<0>);
+type Mask = (InOut<u8>, u32, Len<0>);
 type Mix = (In<u8>, In<u8>, Out<u8>, Len<0>, Len<1>, Len<2>);
-type Shift = (In<u8>, Out<u8>, u8, Len<0>, Len<1>);
+type Shift = (In<u8>, Out<u8>, u32, Len<0>, Len<1>);
 type Tint = (InOut<u8>, Uniform<u8>, Len<0>, Len<1>);
 type Words = (InOut<u32>, u32, Len<0>);
 
@@ -41,31 +41,31 @@ impl Kernels {
 }
 
 fn mask_program() -> Program<Mask> {
-    let program = Program::<Mask>::new("mask").host(|(x, k, _), _| xor(x, k));
-    each(program, "unsigned char* x, unsigned char k, u64 n", "n", "x[i] ^= k;")
+    let program = Program::<Mask>::new("mask").host(|(x, k, _), _| xor(x, k as u8));
+    each(program, "u8* x, unsigned k, u64 n", "n", "x[i] ^= k;")
 }
 
 fn mix_program() -> Program<Mix> {
     let program = Program::<Mix>::new("mix").host(|(x, y, z, ..), _| mixed(x, y, z));
-    let params = "const unsigned char* x, const unsigned char* y, unsigned char* z, u64 nx, u64 ny, u64 n";
+    let params = "const u8* x, const u8* y, u8* z, u64 nx, u64 ny, u64 n";
     each(program, params, "min(n, min(nx, ny))", "z[i] = x[i] ^ y[i];")
 }
 
 fn shift_program() -> Program<Shift> {
     let program = Program::<Shift>::new("shift").host_chunks(
-        |(x, y, k, ..): (&[u8], &mut [u8], u8, usize, usize), chunk: Chunk| {
+        |(x, y, k, ..): (&[u8], &mut [u8], u32, usize, usize), chunk: Chunk| {
             y.copy_from_slice(&x[chunk.rows()]);
-            xor(y, k);
+            xor(y, k as u8);
         },
     );
-    let params = "const unsigned char* x, unsigned char* y, unsigned char k, u64 nx, u64 n";
+    let params = "const u8* x, u8* y, unsigned k, u64 nx, u64 n";
     each(program, params, "min(n, nx)", "y[i] = x[i] ^ k;")
 }
 
 fn tint_program() -> Program<Tint> {
     let program = Program::<Tint>::new("tint").host(|(x, table, ..), _| tint(x, table));
-    let params = "unsigned char* x, const unsigned char* t, u64 n, u64 nt";
-    each(program, params, "n", "for (u64 k = 0; k < nt; k++) x[i] ^= t[k];")
+    let params = "u8* x, const u8* t, u64 n, u64 nt";
+    each(program, params, "n", "for (u64 k = 0; k < nt; k++) { x[i] ^= t[k]; }")
 }
 
 fn words_program() -> Program<Words> {

@@ -218,10 +218,10 @@ impl Step {
                 let from = tools.weights[*weight].buffer.slice(*start..start + part.range.len())?;
                 on.copy(from, &mut to)
             }
-            Step::Mask { by, .. } => on.launch(&kernels.mask, grid, (&mut to, *by, Len)),
+            Step::Mask { by, .. } => on.launch(&kernels.mask, grid, (&mut to, u32::from(*by), Len)),
             Step::Words { by, .. } => on.launch(&kernels.words, grid, (&mut to.cast::<u32>()?, *by, Len)),
             Step::Shift { from, by, .. } => {
-                on.launch(&kernels.shift, grid, (rest.source(from), &mut to, *by, Len, Len))
+                on.launch(&kernels.shift, grid, (rest.source(from), &mut to, u32::from(*by), Len, Len))
             }
             Step::Mix { a, b, .. } => {
                 on.launch(&kernels.mix, grid, (rest.source(a), rest.source(b), &mut to, Len, Len, Len))

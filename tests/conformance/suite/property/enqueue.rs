@@ -191,11 +191,11 @@ impl Driver {
         }
         let kernels = &self.kernels;
         let answer = each!(&mut self.lanes[on], stream => match (code, &ins[..], &mut slices[..]) {
-            (Code::Add, [x], [y]) => stream.launch(&kernels.add, grid, (*x, y, scalar, Len, Len)),
+            (Code::Add, [x], [y]) => stream.launch(&kernels.add, grid, (*x, y, u32::from(scalar), Len, Len)),
             (Code::Mix, [x, y], [z]) => stream.launch(&kernels.mix, grid, (*x, *y, z, Len, Len, Len)),
-            (Code::Bump, [], [x]) => stream.launch(&kernels.bump, grid, (x, scalar, Len)),
+            (Code::Bump, [], [x]) => stream.launch(&kernels.bump, grid, (x, u32::from(scalar), Len)),
             (Code::Pair, [x], [y, z]) => stream.launch(&kernels.pair, grid, (*x, y, z, Len, Len, Len)),
-            (Code::Sparse, [], [x]) => stream.launch(&kernels.sparse, grid, (x, scalar, Len)),
+            (Code::Sparse, [], [x]) => stream.launch(&kernels.sparse, grid, (x, u32::from(scalar), Len)),
             (Code::Rows, [x], [y]) => stream.launch(&kernels.rows, grid, (*x, y, Len, Len)),
             (Code::Panics, [x], [y]) => stream.launch(kernels.panics.as_ref()?, grid, (*x, y, number)),
             _ => return None,

@@ -10,9 +10,9 @@ use super::subject;
 use super::support::{Device, In, InOut, Kernel, Len, Out, Program};
 use super::zoo::once;
 
-type Add = (In<u8>, Out<u8>, u8, Len<0>, Len<1>);
+type Add = (In<u8>, Out<u8>, u32, Len<0>, Len<1>);
 type Mix = (In<u8>, In<u8>, Out<u8>, Len<0>, Len<1>, Len<2>);
-type InPlace = (InOut<u8>, u8, Len<0>);
+type InPlace = (InOut<u8>, u32, Len<0>);
 type Pair = (In<u8>, InOut<u8>, Out<u8>, Len<0>, Len<1>, Len<2>);
 type Rows = (In<u8>, Out<u8>, Len<0>, Len<1>);
 type Panics = (In<u8>, Out<u8>, u32);
@@ -57,20 +57,20 @@ impl Pace {
 
 impl Kernels {
     pub fn load(device: &Device, pace: Pace) -> dacapo::Result<Self> {
-        let add = move |(x, y, a, ..): (&[u8], &mut [u8], u8, usize, usize), _: Extent| {
+        let add = move |(x, y, a, ..): (&[u8], &mut [u8], u32, usize, usize), _: Extent| {
             pace.breathe();
-            y.iter_mut().enumerate().for_each(|(i, y)| *y = at(x, i).wrapping_add(a));
+            y.iter_mut().enumerate().for_each(|(i, y)| *y = at(x, i).wrapping_add(a as u8));
         };
         let mix = move |(x, y, z, ..): (&[u8], &[u8], &mut [u8], usize, usize, usize), _: Extent| {
             pace.breathe();
             let mixed = |i| at(x, i).wrapping_mul(3).wrapping_add(at(y, i));
             z.iter_mut().enumerate().for_each(|(i, z)| *z = mixed(i));
         };
-        let bump = move |(x, a, _): (&mut [u8], u8, usize), _: Extent| {
+        let bump = move |(x, a, _): (&mut [u8], u32, usize), _: Extent| {
             for x in x {
                 let bumped = x.wrapping_mul(5);
                 pace.breathe();
-                *x = bumped.wrapping_add(a);
+                *x = bumped.wrapping_add(a as u8);
             }
         };
         let pair = move |(x, y, z, ..): (&[u8], &mut [u8], &mut [u8], usize, usize, usize), _: Extent| {
@@ -80,9 +80,9 @@ impl Kernels {
             pace.breathe();
             y.iter_mut().enumerate().for_each(|(i, y)| *y = y.wrapping_add(at(x, i).wrapping_mul(2)));
         };
-        let sparse = move |(x, a, _): (&mut [u8], u8, usize), _: Extent| {
+        let sparse = move |(x, a, _): (&mut [u8], u32, usize), _: Extent| {
             pace.breathe();
-            x.iter_mut().step_by(2).for_each(|x| *x = x.wrapping_mul(7).wrapping_add(a));
+            x.iter_mut().step_by(2).for_each(|x| *x = x.wrapping_mul(7).wrapping_add(a as u8));
         };
         let rows = move |(x, y, ..): (&[u8], &mut [u8], usize, usize), chunk: Chunk| {
             pace.breathe();
@@ -98,34 +98,34 @@ impl Kernels {
         };
         let add = once(
             Program::<Add>::new("add").host(add),
-            "const u8* x, u8* y, u8 a, u64 nx, u64 ny",
-            "for (u64 i = 0; i < ny; i++) y[i] = at(x, nx, i) + a;",
+            "const u8* x, u8* y, unsigned a, u64 nx, u64 ny",
+            "for (u64 i = 0; i < ny; i++) { y[i] = at(x, nx, i) + a; }",
         );
         let mix = once(
             Program::<Mix>::new("mix").host(mix),
             "const u8* x, const u8* y, u8* z, u64 nx, u64 ny, u64 nz",
-            "for (u64 i = 0; i < nz; i++) z[i] = at(x, nx, i) * 3 + at(y, ny, i);",
+            "for (u64 i = 0; i < nz; i++) { z[i] = at(x, nx, i) * 3 + at(y, ny, i); }",
         );
         let bump = once(
             Program::<InPlace>::new("bump").host(bump),
-            "u8* x, u8 a, u64 n",
-            "for (u64 i = 0; i < n; i++) x[i] = x[i] * 5 + a;",
+            "u8* x, unsigned a, u64 n",
+            "for (u64 i = 0; i < n; i++) { x[i] = x[i] * 5 + a; }",
         );
         let pair = once(
             Program::<Pair>::new("pair").host(pair),
             "const u8* x, u8* y, u8* z, u64 nx, u64 ny, u64 nz",
-            "for (u64 i = 0; i < nz; i++) z[i] = at(x, nx, i) ^ at(y, ny, i);
-            for (u64 i = 0; i < ny; i++) y[i] = y[i] + at(x, nx, i) * 2;",
+            "for (u64 i = 0; i < nz; i++) { z[i] = at(x, nx, i) ^ at(y, ny, i); }
+            for (u64 i = 0; i < ny; i++) { y[i] = y[i] + at(x, nx, i) * 2; }",
         );
         let sparse = once(
             Program::<InPlace>::new("sparse").host(sparse),
-            "u8* x, u8 a, u64 n",
-            "for (u64 i = 0; i < n; i += 2) x[i] = x[i] * 7 + a;",
+            "u8* x, unsigned a, u64 n",
+            "for (u64 i = 0; i < n; i += 2) { x[i] = x[i] * 7 + a; }",
         );
         let rows = once(
             Program::<Rows>::new("rows").host_chunks(rows),
             "const u8* x, u8* y, u64 nx, u64 ny",
-            "for (u64 i = 0; i < ny; i++) y[i] = at(x, nx, i) + i * 17;",
+            "for (u64 i = 0; i < ny; i++) { y[i] = at(x, nx, i) + i * 17; }",
         );
         let panics = subject::KERNELS_PANIC.then(|| Program::new("panics").host(panics).load(device));
         Ok(Kernels {

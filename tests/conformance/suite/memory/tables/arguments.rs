@@ -12,11 +12,11 @@ fn every_argument_keeps_its_place_among_tables_buffers_and_scalars() {
     let mut stream = device.stream().unwrap();
     let sum = kernels::sum_of_all().load(&device).unwrap();
     let (mut x, mut y) = (stream.alloc::<f32>(1).unwrap(), stream.alloc::<u8>(1).unwrap());
-    stream.fill(&mut x, 0.5).unwrap();
+    stream.fill(&mut x, 3.0).unwrap();
     stream.fill(&mut y, 9u8).unwrap();
-    let mut out = stream.alloc::<f64>(4).unwrap();
-    let (a, c) = (vec![1u16, 2, 3], [0.25f64; 2]);
-    let expected = [6.0 + 0.5 + 0.5 + 100.0 + 21.0 + 9.0, 3.0, 2.0, 2.0];
+    let mut out = stream.alloc::<u32>(4).unwrap();
+    let (a, c) = (vec![1u16, 2, 3], [[1000u32, 7]; 2]);
+    let expected = [6 + 3 + 2000 + 100 + 21 + 9, 3, 2, 2];
     for _ in 0..2 {
         let args =
             (&a, &x, 100u32, &c, &mut out, &[[1u8, 2, 3], [4, 5, 6]], &y, Len, Len, Len, Len, Len, Len);
@@ -30,7 +30,7 @@ fn every_argument_keeps_its_place_among_tables_buffers_and_scalars() {
     };
     let (mut graph, ()) = stream.record(record).unwrap();
     graph.replay(&mut stream).unwrap();
-    assert_eq!(stream.read(&out).unwrap(), [expected[0] + 1.0, 3.0, 2.0, 2.0]);
+    assert_eq!(stream.read(&out).unwrap(), [expected[0] + 1, 3, 2, 2]);
 }
 
 /// A table that was read when its launch runs would show what the host did with it since.

@@ -1,0 +1,50 @@
+//! The fastest adapter that wgpu finds.
+
+#[path = "driven.rs"]
+mod driven;
+#[path = "../support_wgpu/mod.rs"]
+mod support_wgpu;
+
+use dacapo::wgpu::WgpuOptions;
+use dacapo::{Device, DeviceOptions};
+
+pub use driven::*;
+
+/// The backend that is tested.
+pub type Subject = dacapo::Wgpu;
+
+/// What to call on a program without a source for it.
+pub const SOURCE: &str = ".wgsl(..)";
+
+/// Its name in messages.
+pub const NAME: &str = "wgpu";
+
+/// A device.
+pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
+    support_wgpu::device_with(options)
+}
+
+/// The options with which the nodes of a graph run side by side: none do.
+pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
+    options
+}
+
+/// Whether a kernel may have scalars of every size, and elements of every kind of number.
+pub const NUMBERS_OF_EVERY_SIZE: bool = false;
+
+/// Forgets something of a device, which then stays for ever.
+pub use std::mem::forget;
+
+/// How many operations of one stream a test may hold up.
+pub const MOST_HELD_UP: usize = 400;
+
+/// How often a test loads what it could do without: each is compiled.
+pub const MANY_LOADS: usize = 20;
+
+/// The options with which a slot takes so many operations at once.
+pub fn in_flight(options: DeviceOptions<Subject>, operations: usize) -> DeviceOptions<Subject> {
+    options.backend(WgpuOptions::new().in_flight(operations))
+}
+
+/// The fewest operations that a slot may be told to take at once, or few.
+pub const LEAST_IN_FLIGHT: usize = 64;

@@ -1,0 +1,16 @@
+//! What every device must say, on wgpu.
+
+use crate::devices;
+use crate::support_wgpu;
+
+#[test]
+fn host_and_wgpu_say_the_same_tokens_from_the_same_logits() {
+    let Some(device) = support_wgpu::device() else { return };
+    devices::the_hosts_tokens_come_from_the_same_logits(&device);
+}
+
+#[test]
+fn models_of_other_shapes_agree_on_wgpu_too() {
+    let Some(device) = support_wgpu::device() else { return };
+    devices::models_of_other_shapes_agree(&device);
+}
