@@ -4,6 +4,8 @@
 pub(crate) mod command;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) mod exit;
 pub(crate) mod fault;
 pub mod host;
 pub(crate) mod launch_unchecked;

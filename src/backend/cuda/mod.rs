@@ -12,7 +12,6 @@ pub(crate) mod code;
 pub(crate) mod context;
 pub(crate) mod event;
 pub(crate) mod execute;
-pub(crate) mod exit;
 pub(crate) mod ferry;
 mod fill;
 pub(crate) mod graph;
@@ -47,6 +46,7 @@ pub(crate) use source::Source;
 #[cfg(feature = "nvrtc")]
 pub use text::SourceText;
 
+use crate::backend::exit;
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};

@@ -10,6 +10,7 @@ use cudarc::driver::CudaFunction;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
+use crate::backend::cuda::Machine;
 use crate::backend::cuda::adopt::Lent;
 use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::guest::captures;
@@ -17,7 +18,7 @@ use crate::backend::cuda::pinned::{Block, CudaPinned};
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::section::Parts;
 use crate::backend::cuda::sys;
-use crate::backend::cuda::{Machine, exit};
+use crate::backend::exit;
 use crate::callback::{OnDevice, shielded};
 
 /// Something of the driver's that nobody refers to any more, though work in flight may.

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::backend::cuda::{Machine, exit};
+use crate::backend::cuda::Machine;
+use crate::backend::exit;
 
 /// Whether there is something to look for.
 #[derive(Default)]

@@ -47,6 +47,7 @@ pub use open::{Fallback, WgpuOptions};
 pub(crate) use source::Source;
 pub use texture::{EnqueueTexture, Texels};
 
+use crate::backend::exit;
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
@@ -128,6 +129,7 @@ impl Device<Wgpu> {
 impl Machine {
     fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
         let opened = open::open(options, poison)?;
+        exit::prepare();
         let (device, queue, limits) = (opened.device.clone(), opened.queue.clone(), opened.limits.clone());
         let clock = if opened.features.contains(stamp::FEATURES) { Clock::Device } else { Clock::Host };
         let codes = Codes::default();
@@ -234,7 +236,7 @@ impl Driver for Wgpu {
         let machine = Arc::new(Machine::open(options, poison)?);
         let watched = machine.clone();
         let thread = std::thread::Builder::new().name("dacapo-wgpu-watch".to_owned());
-        let started = thread.spawn(move || watch::run(&watched));
+        let started = thread.spawn(move || watch::run(watched));
         started.map_err(|error| Fault::new(Call::Open, Severity::Call, error.to_string()))?;
         Ok(Wgpu { machine })
     }

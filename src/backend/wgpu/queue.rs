@@ -94,7 +94,7 @@ pub(crate) enum Task {
 const FIRST: u32 = 16;
 /// So many make every later one: what a submission costs is small beside them, and the device runs some while others are
 /// encoded.
-const LATER: u32 = 256;
+const LATER: u32 = 128;
 
 /// Submissions of one queue that may be in flight before the next operation waits.
 const MOST_SUBMISSIONS: u32 = 64;

@@ -59,7 +59,14 @@ impl Watch {
 }
 
 /// Watches until there is nothing left to watch.
-pub(crate) fn run(machine: &Arc<Machine>) {
+pub(crate) fn run(machine: Arc<Machine>) {
+    watch(&machine);
+    // The last owner of wgpu's queue waits for all that was submitted when it lets go.
+    let _hold = exit::hold();
+    drop(machine);
+}
+
+fn watch(machine: &Arc<Machine>) {
     let watch = &machine.watch;
     let (mut patience, mut quiet) = (SOON, 0);
     loop {
@@ -67,7 +74,7 @@ pub(crate) fn run(machine: &Arc<Machine>) {
         std::thread::sleep(patience);
         patience = (patience * 2).min(LATE);
         let idle = look(machine);
-        // The last owner of wgpu's queue waits for all that was submitted when it lets go: that is this thread.
+        // Who else has a hold on the device must not be the last to let go.
         if watch.has_ended() && (idle || machine.poison.is_set()) && Arc::strong_count(machine) == 1 {
             return;
         }
@@ -86,6 +93,7 @@ pub(crate) fn run(machine: &Arc<Machine>) {
 
 /// Looks at every queue; returns whether nothing is under way.
 fn look(machine: &Arc<Machine>) -> bool {
+    let _hold = exit::hold();
     let queues = machine.queues.lock().clone();
     let lost = machine.poison.error().map(Arc::new);
     for queue in &queues {

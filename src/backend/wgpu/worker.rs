@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::command::{Callback, Work};
+use crate::backend::exit;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::queue::{Shared, Task};
 use crate::backend::wgpu::run::settle;
@@ -61,6 +62,7 @@ fn perform(machine: &Arc<Machine>, shared: &Arc<Shared>, task: Task) {
     });
     drop(on_device);
     let Some(seq) = seq else { return };
+    let _hold = exit::hold();
     let mut state = shared.state.lock();
     shared.encoded(machine, &mut state, seq);
     shared.moved.notify_all();
@@ -103,6 +105,7 @@ fn await_encoded(machine: &Arc<Machine>, on: &Arc<Shared>, seq: u64) {
         }
         on.moved.wait_for(&mut theirs, TICK);
     }
+    let _hold = exit::hold();
     on.flush(machine, &mut theirs);
 }
 
@@ -113,6 +116,7 @@ fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, by: &Submitter, command: &C
     let failed = match &command.job.0 {
         Work::HostCall { call } => make_call(machine, shared, command, call).err(),
         _ => {
+            let _hold = exit::hold();
             let ran = shared.state.lock().run(machine, command);
             ran.err().map(|fault| machine.poison.absorb(fault))
         }
@@ -134,7 +138,10 @@ pub(crate) fn make_call(
         outcome::skip(command, &cause);
         return Ok(());
     }
+    let hold = exit::hold();
     shared.drain(machine);
+    // The call is the user's, and may be what ends the process.
+    drop(hold);
     machine.poison.check()?;
     let run = AssertUnwindSafe(|| call.lock()());
     catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: panic_message(panic) })?;

@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -35,7 +35,9 @@ pub(crate) fn prepare() {
 ///
 /// What is registered stays so, and nobody tells what was loaded when: done for the first of these calls, the second, the
 /// fourth, and so on.
+#[cfg(feature = "cuda")]
 pub(crate) fn renew() {
+    use std::sync::atomic::AtomicU64;
     static CALLS: AtomicU64 = AtomicU64::new(0);
     // Relaxed: a count, and nothing else.
     if (CALLS.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two() {
