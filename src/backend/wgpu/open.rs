@@ -125,6 +125,7 @@ pub(crate) struct Opened {
     whose: Whose,
     poison: Arc<Poison>,
     pub(crate) limits: wgpu::Limits,
+    pub(crate) features: Features,
     /// The adapter's name and interface, for messages.
     pub(crate) adapter: String,
 }
@@ -233,9 +234,9 @@ fn request(adapter: &wgpu::Adapter, poison: &Arc<Poison>) -> Result<Opened, wgpu
 }
 
 fn describe(device: wgpu::Device, queue: wgpu::Queue, whose: Whose, poison: &Arc<Poison>) -> Opened {
-    let limits = device.limits();
+    let (limits, features) = (device.limits(), device.features());
     let adapter = select::describe(&device.adapter_info());
-    Opened { device, queue, whose, poison: poison.clone(), limits, adapter }
+    Opened { device, queue, whose, poison: poison.clone(), limits, features, adapter }
 }
 
 /// What the backend and its kernels use where the adapter has it.
