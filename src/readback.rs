@@ -86,7 +86,7 @@ impl Readback {
     }
 
     /// Gives the room back as it was taken.
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    #[cfg(feature = "cuda")]
     pub(crate) fn put_room(&self, room: Room) {
         self.0.lock().room = room;
     }

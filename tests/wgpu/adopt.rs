@@ -49,10 +49,14 @@ fn what_several_streams_enqueued_is_submitted_before_the_buffer_goes_back() {
     let program = crate::program!();
     let device = program.open();
     let mut streams: Vec<_> = (0..4).map(|_| device.stream().unwrap()).collect();
+    // What takes its time, so that what comes after it stays in the encoder.
+    let large = streams[0].alloc::<u32>(4 << 20).unwrap();
+    let mut copies: Vec<_> = streams.iter_mut().map(|s| s.alloc_scratch::<u32>(4 << 20).unwrap()).collect();
     let mut theirs = program.buffer(&ramp(400));
-    for round in 1..=50u32 {
+    for round in 1..=20u32 {
         let mut x = Buffer::<u32, Wgpu>::from_wgpu(&mut streams[0], theirs).unwrap();
-        for (n, stream) in streams.iter_mut().enumerate() {
+        for (n, (stream, copy)) in streams.iter_mut().zip(&mut copies).enumerate() {
+            stream.copy(&large, copy).unwrap();
             stream.fill(x.slice_mut(100 * n..100 * (n + 1)).unwrap(), round + n as u32).unwrap();
         }
         theirs = x.into_wgpu().unwrap();

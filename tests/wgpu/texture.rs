@@ -85,6 +85,26 @@ fn a_copy_into_a_slice_leaves_the_bytes_around_it() {
     }
 }
 
+/// Padded to 256 bytes, rows of a few take a hundred times their room: more than a kernel of this device can be given.
+#[test]
+fn what_is_too_large_for_one_binding_is_copied_in_parts() {
+    let small = |limits| wgpu::Limits { max_storage_buffer_binding_size: 64 << 10, ..limits };
+    let Some(program) = Program::with(small) else { return };
+    let device = program.open();
+    let mut stream = device.stream().unwrap();
+    let theirs = texture(&program, wgpu::TextureFormat::R8Unorm, [13, 600, 3], 1);
+    let data = bytes(13 * 600 * 3);
+    write(&program, &theirs, 0, &data);
+    let mut x = stream.alloc_scratch::<u8>(data.len()).unwrap();
+    stream.copy_from_texture(&theirs, &mut x).unwrap();
+    assert!(stream.read(&x).unwrap() == data);
+    let (mut graph, ()) = stream.record(|work| work.copy_from_texture(&theirs, &mut x)).unwrap();
+    stream.fill(&mut x, 0).unwrap();
+    graph.replay(&mut stream).unwrap();
+    assert!(stream.read(&x).unwrap() == data);
+    assert_eq!(program.errors(), 0);
+}
+
 /// A part counts from the origin of its own mip level.
 #[test]
 fn mip_levels_and_parts_are_copied_by_themselves() {

@@ -85,8 +85,11 @@ impl WgpuOptions {
     ///
     /// What the program set on the device stays: its handler of uncaptured errors, which is called for none of ours, and
     /// its callback for the loss of the device. Its limits and features are what there is: a device that is opened for
-    /// more than drawing had better be given those of its adapter. While the library waits, it polls the device, so that
-    /// callbacks of the program's may run on threads of the library's.
+    /// more than drawing had better be given those of its adapter.
+    ///
+    /// The library polls the device and submits to its queue, inside which wgpu runs the callbacks of whoever has some
+    /// waiting: those of the program's must not panic, nor call this library, and an error of wgpu's that one of them causes
+    /// is taken for the library's.
     pub fn parts(mut self, device: wgpu::Device, queue: wgpu::Queue) -> Self {
         self.parts = Some((device, queue));
         self
@@ -119,7 +122,8 @@ impl WgpuOptions {
 pub(crate) struct Opened {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
-    pub(crate) whose: Whose,
+    whose: Whose,
+    poison: Arc<Poison>,
     pub(crate) limits: wgpu::Limits,
     pub(crate) features: Features,
     /// The adapter's name and interface, for messages.
@@ -128,8 +132,8 @@ pub(crate) struct Opened {
 
 /// Whose a device is, and so who hears of its errors and its loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// Opened here: errors outside every scope, and its loss, poison the device at once.
+enum Whose {
+    /// Opened here: errors outside every scope, and its loss, poison it at once.
     Ours,
     /// The program's: nobody tells us of its loss, which must be [asked](Opened::is_lost) for.
     Theirs,
@@ -141,9 +145,13 @@ impl Opened {
     /// On a lost device wgpu drops most calls without a word: what it makes is invalid, what is submitted never runs. So
     /// this is to be asked wherever silence must not pass for success: after making what is handed out
     /// ([`create`](Opened::create)), after each submit, whenever a wait finds that nothing moves, and when a mapping is
-    /// refused. It costs about a microsecond, and takes no lock for longer than an atomic load would.
+    /// refused. For a device of the program's it costs some microseconds.
     pub(crate) fn is_lost(&self, call: Call) -> Option<Fault> {
-        scope::is_lost(&self.device).then(|| scope::lost(call))
+        let is_lost = match self.whose {
+            Whose::Ours => self.poison.is_set(),
+            Whose::Theirs => scope::is_lost(&self.device),
+        };
+        is_lost.then(|| scope::lost(call))
     }
 
     /// Makes something of wgpu's that is to be relied on: neither refused nor, on a lost device, invalid without a word.
@@ -159,7 +167,8 @@ impl Opened {
 /// Opens what the options ask for.
 pub(crate) fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Opened, Fault> {
     let opened = match &options.parts {
-        Some((device, queue)) => theirs(device, queue),
+        // Whose handlers stay as they are.
+        Some((device, queue)) => describe(device.clone(), queue.clone(), Whose::Theirs, poison),
         None => ours(&options.wanted, poison)?,
     };
     match refusal(&opened) {
@@ -221,18 +230,13 @@ fn request(adapter: &wgpu::Adapter, poison: &Arc<Poison>) -> Result<Opened, wgpu
         let message = format!("wgpu reports an error that no call of ours expected: {}", scope::text(&error));
         stray.set(Fault::new(Call::Execute, Severity::Sticky, message));
     }));
-    Ok(describe(device, queue, Whose::Ours))
+    Ok(describe(device, queue, Whose::Ours, poison))
 }
 
-/// A device of the program's, whose handlers stay as they are.
-fn theirs(device: &wgpu::Device, queue: &wgpu::Queue) -> Opened {
-    describe(device.clone(), queue.clone(), Whose::Theirs)
-}
-
-fn describe(device: wgpu::Device, queue: wgpu::Queue, whose: Whose) -> Opened {
+fn describe(device: wgpu::Device, queue: wgpu::Queue, whose: Whose, poison: &Arc<Poison>) -> Opened {
     let (limits, features) = (device.limits(), device.features());
     let adapter = select::describe(&device.adapter_info());
-    Opened { device, queue, whose, limits, features, adapter }
+    Opened { device, queue, whose, poison: poison.clone(), limits, features, adapter }
 }
 
 /// What the backend and its kernels use where the adapter has it.

@@ -128,3 +128,97 @@ fn fault(call: Call, error: &wgpu::Error) -> Fault {
     };
     Fault::new(call, severity, text(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::resume_unwind;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::wgpu::select::{self, Wanted};
+
+    /// A device, its queue, and how many errors went to its handler; `None` where there is no adapter and none is required.
+    fn device() -> Option<(wgpu::Device, wgpu::Queue, Arc<AtomicUsize>)> {
+        let adapter = match select::adapters(&Wanted::default()) {
+            Ok(adapters) => adapters.into_iter().next()?,
+            Err(missing) => {
+                let required = std::env::var("DACAPO_REQUIRE").is_ok_and(|what| what.contains("wgpu"));
+                assert!(!required, "a wgpu device is required: {missing}");
+                println!("skipped: {missing}");
+                return None;
+            }
+        };
+        let request = adapter.request_device(&wgpu::DeviceDescriptor::default());
+        let (device, queue) = pollster::block_on(request).unwrap();
+        let strays = Arc::new(AtomicUsize::new(0));
+        let counted = strays.clone();
+        device.on_uncaptured_error(Arc::new(move |_| {
+            counted.fetch_add(1, SeqCst);
+        }));
+        Some((device, queue, strays))
+    }
+
+    fn buffer(device: &wgpu::Device, usage: wgpu::BufferUsages) -> wgpu::Buffer {
+        let size = 64;
+        device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
+    }
+
+    /// wgpu's text has five lines, of which the first two say nothing.
+    #[test]
+    fn an_error_becomes_a_fault_of_its_call_in_one_line() {
+        let Some((device, _, strays)) = device() else { return };
+        let refused = scoped(&device, Call::Pin, || drop(buffer(&device, wgpu::BufferUsages::empty())));
+        let fault = refused.unwrap_err();
+        assert_eq!((fault.call(), fault.is_sticky(), fault.is_memory()), (Call::Pin, false, false));
+        assert!(fault.message().starts_with("In Device::create_buffer: "), "{fault}");
+        assert!(!fault.message().contains('\n'), "{fault}");
+        assert_eq!(scoped(&device, Call::Pin, || 7).unwrap(), 7);
+        assert_eq!(strays.load(SeqCst), 0);
+    }
+
+    /// A scope that a panic leaves open takes the errors of whatever its thread does next, and then panics by itself.
+    #[test]
+    fn wgpu_05_a_panic_inside_closes_the_scopes() {
+        let Some((device, _, strays)) = device() else { return };
+        for _ in 0..3 {
+            // Not `panic!`, which prints.
+            let run = AssertUnwindSafe(|| scoped(&device, Call::Load, || resume_unwind(Box::new(5u8))));
+            let panic: Result<Result<(), Fault>, _> = catch_unwind(run);
+            assert!(panic.unwrap_err().is::<u8>());
+        }
+        assert!(scoped(&device, Call::Load, || ()).is_ok());
+        drop(buffer(&device, wgpu::BufferUsages::empty()));
+        assert_eq!(strays.load(SeqCst), 1, "the program's error went to the program's handler");
+    }
+
+    /// wgpu says nothing on a lost device, so that everything seems to work.
+    #[test]
+    fn a_loss_shows_where_it_is_asked_for() {
+        let Some((device, queue, strays)) = device() else { return };
+        let ask = |index| {
+            let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(Duration::ZERO) };
+            poll(&device, wait).unwrap()
+        };
+        assert!(!is_lost(&device));
+        assert_ne!(ask(queue.submit([])), Polled::Unsubmitted);
+        device.destroy();
+        assert!(is_lost(&device));
+        let submitted = scoped(&device, Call::Execute, || queue.submit([])).unwrap();
+        assert_eq!(ask(submitted), Polled::Unsubmitted);
+        assert!(
+            scoped(&device, Call::Allocate, || drop(buffer(&device, wgpu::BufferUsages::STORAGE))).is_ok()
+        );
+        assert_eq!(strays.load(SeqCst), 0);
+    }
+
+    /// Whoever shares the device has callbacks too, which run inside our polls.
+    #[test]
+    fn a_panic_of_somebody_elses_callback_is_no_loss() {
+        let Some((device, queue, _)) = device() else { return };
+        queue.on_submitted_work_done(|| resume_unwind(Box::new(5u8)));
+        assert_eq!(poll(&device, wgpu::PollType::Poll).unwrap(), Polled::Pending);
+        assert_eq!(poll(&device, wgpu::PollType::Poll).unwrap(), Polled::Idle);
+    }
+}

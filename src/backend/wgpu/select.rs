@@ -28,8 +28,8 @@ impl Default for Wanted {
 
 /// The adapters that are wanted, the best first; or what is missing.
 ///
-/// OpenGL is asked only where no other interface has one: its drivers show what others show better, and some print when
-/// they find no display.
+/// OpenGL is asked only where no other interface has one: what its drivers show, others show better, and to load them takes
+/// its time.
 pub(super) fn adapters(wanted: &Wanted) -> Result<Vec<wgpu::Adapter>, String> {
     let (mut taken, mut refused) = (Vec::new(), Vec::new());
     for backends in [wanted.backends - Backends::GL, wanted.backends & Backends::GL] {
