@@ -116,12 +116,22 @@ fn wgpu_06_private_memory_that_no_thread_has_is_an_error_and_the_launches_beside
     wgpu_06(LARGE, "each thread of the shader has 400000000 bytes of variables of its own");
 }
 
+/// wgpu does not compare it with the limit, and a driver that compiles it may take all of the machine's memory.
+#[test]
+fn wgpu_06_workgroup_memory_that_no_block_has_is_an_error_and_the_launches_beside_it_are_right() {
+    wgpu_06(CROWDED, "the shader has 400000000 bytes of workgroup variables");
+}
+
 /// What only wgpu knows comes with its words, and not to a handler of the program's.
 #[test]
-fn workgroup_memory_above_the_limit_is_an_error_and_the_launches_beside_it_are_right() {
-    wgpu_06(CROWDED, "workgroup");
-    let program = crate::program!();
-    refused(&program.open(), CROWDED, "workgroup");
+fn a_block_above_the_limit_is_an_error_in_wgpus_words() {
+    let limited = |limits| wgpu::Limits { max_compute_invocations_per_workgroup: 256, ..limits };
+    let Some(program) = Theirs::with(limited) else { return };
+    let device = program.open();
+    let text = BAD.replace("nothing", "id.x").replace("256", "1024");
+    let large = Program::<(Out<u32>,)>::new("large").block(1024, 1, 1).wgsl(text, "main");
+    let error = large.load(&device).unwrap_err();
+    assert!(message(&error).starts_with("`large`: ") && message(&error).contains("1024"), "{error}");
     assert_eq!(program.errors(), 0);
 }
 

@@ -144,6 +144,7 @@ impl Allowed {
             capabilities: capabilities(features),
             immediates: if immediates { limits.max_immediate_size } else { 0 },
             buffers: limits.max_storage_buffers_per_shader_stage,
+            shared: limits.max_compute_workgroup_storage_size,
         }
     }
 }
