@@ -2,6 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod tests;
+
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
