@@ -4,6 +4,8 @@
 
 #[path = "wgpu/adopt.rs"]
 mod adopt;
+#[path = "wgpu/kernels.rs"]
+mod kernels;
 #[path = "wgpu/loss.rs"]
 mod loss;
 #[path = "wgpu/opening.rs"]

@@ -2,9 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod tests;
+
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -18,6 +22,7 @@ pub(crate) use crate::backend::wgpu::params::{Params, Passing};
 use crate::backend::wgpu::reflect::{Allowed, Shader};
 use crate::backend::wgpu::scope::{is_lost, lost, scoped};
 use crate::backend::{Call, Fault};
+use crate::callback::panic_message;
 use crate::kernel::program::Sources;
 
 /// A kernel of a wgpu device.
@@ -63,7 +68,17 @@ struct Key {
 
 impl WgpuCode {
     /// Compares the shader with the signature, and compiles it.
+    ///
+    /// Compilers are large, and met with what their authors did not think of: one that panics has refused the shader.
     pub(crate) fn load(device: &wgpu::Device, source: &Source, sources: &Sources) -> Result<Self, Fault> {
+        let compiled = AssertUnwindSafe(|| Self::compile(device, source, sources));
+        catch_unwind(compiled).unwrap_or_else(|panic| {
+            let message = format!("`{}`: its compiler panicked: {}", sources.name, panic_message(panic));
+            Err(Fault::new(Call::Load, Severity::Call, message))
+        })
+    }
+
+    fn compile(device: &wgpu::Device, source: &Source, sources: &Sources) -> Result<Self, Fault> {
         let shader = Shader::reflect(source, sources, &Allowed::on(device))
             .map_err(|message| Fault::new(Call::Load, Severity::Call, message))?;
         let Shader { module, entry, bindings, params } = shader;
@@ -132,6 +147,7 @@ impl Allowed {
             capabilities: capabilities(features),
             immediates: if immediates { limits.max_immediate_size } else { 0 },
             buffers: limits.max_storage_buffers_per_shader_stage,
+            shared: limits.max_compute_workgroup_storage_size,
         }
     }
 }

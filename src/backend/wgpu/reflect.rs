@@ -15,7 +15,7 @@ use crate::backend::wgpu::code::Binding;
 use crate::backend::wgpu::params::{Params, Passing};
 use crate::backend::wgpu::variables::{Found, Variables};
 use crate::backend::wgpu::words::Parameters;
-use crate::backend::wgpu::{Source, private, rewrite};
+use crate::backend::wgpu::{Source, footprint, rewrite};
 use crate::kernel::program::Sources;
 
 /// A shader that does what its signature says, as wgpu is given it.
@@ -37,6 +37,8 @@ pub(crate) struct Allowed {
     pub(crate) immediates: u32,
     /// Storage buffers of one shader.
     pub(crate) buffers: u32,
+    /// Bytes of the workgroup variables of one shader.
+    pub(crate) shared: u32,
 }
 
 impl Shader {
@@ -56,7 +58,7 @@ impl Shader {
         let index = entry(&module, &source.entry)?;
         if let Some(entry) = module.entry_points.get(index) {
             check_block(entry, sources.block)?;
-            check_private(&module, info.get_entry_point(index), entry)?;
+            check_footprint(&module, info.get_entry_point(index), entry, allowed)?;
         }
         let Found { bindings, params, .. } = found;
         Ok(Shader { module, entry: source.entry.to_string(), bindings, params })
@@ -152,12 +154,23 @@ fn check_block(entry: &EntryPoint, block: [u32; 3]) -> Result<(), String> {
     ))
 }
 
-fn check_private(module: &Module, info: &FunctionInfo, entry: &EntryPoint) -> Result<(), String> {
-    let (bytes, most) = (private::of(module, info, entry), private::MOST);
-    if bytes <= most {
-        return Ok(());
+fn check_footprint(
+    module: &Module,
+    info: &FunctionInfo,
+    entry: &EntryPoint,
+    allowed: &Allowed,
+) -> Result<(), String> {
+    let (bytes, most) = (footprint::private(module, info, entry), footprint::MOST_PRIVATE);
+    if bytes > most {
+        return Err(format!(
+            "each thread of the shader has {bytes} bytes of variables of its own, and {most} are allowed: keep large arrays in a buffer or in workgroup memory"
+        ));
     }
-    Err(format!(
-        "each thread of the shader has {bytes} bytes of variables of its own, and {most} are allowed: keep large arrays in a buffer or in workgroup memory"
-    ))
+    let (bytes, most) = (footprint::shared(module, info), u64::from(allowed.shared));
+    if bytes > most {
+        return Err(format!(
+            "the shader has {bytes} bytes of workgroup variables, and this device allows {most} (wgpu's limit `max_compute_workgroup_storage_size`)"
+        ));
+    }
+    Ok(())
 }

@@ -37,7 +37,7 @@ impl<S: Signature, L> Program<S, L> {
     /// ";
     ///
     /// # fn main() -> dacapo::Result<()> {
-    /// let device = Device::<Wgpu>::open(Default::default())?;
+    /// let device = Device::<Wgpu>::new()?;
     /// let saxpy = Program::<(In<f32>, InOut<f32>, f32, Len<1>)>::new("saxpy")
     ///     .block(64, 1, 1)
     ///     .wgsl(SAXPY, "saxpy")

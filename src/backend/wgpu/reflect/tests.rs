@@ -10,13 +10,15 @@ use crate::backend::wgpu::reflect::{Allowed, Shader};
 use crate::kernel::{Program, Signature};
 
 /// A device with as little as wgpu guarantees.
-const LITTLE: Allowed = Allowed { capabilities: Capabilities::empty(), immediates: 0, buffers: 8 };
+const LITTLE: Allowed =
+    Allowed { capabilities: Capabilities::empty(), immediates: 0, buffers: 8, shared: 1024 };
 
 /// A device with immediates, and all kinds of numbers.
 const MUCH: Allowed = Allowed {
     capabilities: Capabilities::FLOAT64.union(Capabilities::SHADER_INT64).union(Capabilities::SHADER_FLOAT16),
     immediates: 32,
     buffers: 8,
+    shared: 1024,
 };
 
 /// A program `k` of blocks of 64 threads, whose function is `main`.

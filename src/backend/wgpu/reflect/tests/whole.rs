@@ -127,6 +127,21 @@ fn private_memory_is_that_of_the_functions_that_are_active_at_once() {
     assert!(message.unwrap_err().contains("has 80000 bytes"));
 }
 
+/// wgpu hands what no block can have to the driver, one of which takes all memory of the machine to compile it.
+#[test]
+fn workgroup_memory_beyond_the_limit_is_refused() {
+    let text = |n: u32| {
+        let globals =
+            "var<workgroup> x: array<u32, n>; var<workgroup> y: u32; var<workgroup> z: array<u32, 999>;";
+        shader(&format!("override n = {n}u; {globals}"), "x[0] = 1u; y = 1u;")
+    };
+    reflect(&program::<()>(&text(252)), &MUCH).unwrap();
+    assert_eq!(
+        reflect(&program::<()>(&text(253)), &MUCH).unwrap_err(),
+        "`k`: the shader has 1040 bytes of workgroup variables, and this device allows 1024 (wgpu's limit `max_compute_workgroup_storage_size`)"
+    );
+}
+
 /// What the signature asks of a device is told before what the shader asks of it.
 #[test]
 fn numbers_that_the_device_lacks_are_named_with_their_feature() {

@@ -1,23 +1,33 @@
-//! How much memory each thread of a shader takes for itself.
+//! How much memory a shader takes beside its arguments, which wgpu leaves to drivers.
+//!
+//! What those do beyond their limits differs: they refuse the pipeline, lose the device, or take the process with them.
 
 #![forbid(unsafe_code)]
 
 use wgpu::naga::valid::FunctionInfo;
 use wgpu::naga::{AddressSpace, Block, EntryPoint, Function, Handle, Module, Statement, Type};
 
-/// The most bytes of variables that a thread can have.
-///
-/// wgpu has no limit of its own, and what a driver does beyond its limit differs: it refuses the pipeline, loses the device,
-/// or ends the process at the first launch.
-pub(crate) const MOST: u64 = 64 << 10;
+/// The most bytes of variables of its own that a thread can have. wgpu knows no limit; every GPU has room for so many.
+pub(crate) const MOST_PRIVATE: u64 = 64 << 10;
+
+/// Bytes of the variables that the threads of a block share.
+pub(crate) fn shared(module: &Module, info: &FunctionInfo) -> u64 {
+    // Each one starts at a multiple of 16.
+    used(module, info, AddressSpace::WorkGroup).map(|bytes| bytes.next_multiple_of(16)).sum()
+}
 
 /// Bytes of the variables of one thread: those of the module that the entry uses, and those of the functions that are
 /// active at once.
-pub(crate) fn of(module: &Module, info: &FunctionInfo, entry: &EntryPoint) -> u64 {
+pub(crate) fn private(module: &Module, info: &FunctionInfo, entry: &EntryPoint) -> u64 {
+    let globals: u64 = used(module, info, AddressSpace::Private).sum();
+    globals + frame(module, &entry.function, &callees(module))
+}
+
+/// The sizes of the variables in `space` that the entry uses.
+fn used(module: &Module, info: &FunctionInfo, space: AddressSpace) -> impl Iterator<Item = u64> {
     let globals = module.global_variables.iter();
-    let private = globals.filter(|(at, var)| var.space == AddressSpace::Private && !info[*at].is_empty());
-    let private: u64 = private.map(|(_, var)| size(module, var.ty)).sum();
-    private + frame(module, &entry.function, &callees(module))
+    let used = globals.filter(move |(at, var)| var.space == space && !info[*at].is_empty());
+    used.map(|(_, var)| size(module, var.ty))
 }
 
 /// Of each function of the module, what it takes with the functions that it calls.
