@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use crate::gpu::{Binding, End, Gpu, Kernel, Loop, Place};
-use crate::measure::Table;
+use crate::measure::{Side, Table};
+use crate::ours::{Library, Records};
 use crate::schedule::Schedule;
 
 /// `y = x + 1`, wherever `y` has a number.
@@ -104,25 +105,70 @@ pub fn submits(gpu: &Gpu, kernels: &Kernels, nodes: u32) -> Schedule {
 }
 
 /// Chains of so many nodes over so many floats.
-pub fn chains(gpu: &Gpu, kernels: &Kernels, nodes: u32, floats: u64, schedule: Schedule) {
-    let title = format!("chains of {nodes} dispatches over {floats} floats, submits {schedule}");
+pub fn chains(gpu: &Gpu, kernels: &Kernels, library: &Library, nodes: u32, floats: u64, schedule: Schedule) {
+    let title = format!("chains of {nodes} dispatches over {floats} floats, by hand with submits {schedule}");
     let mut table = Table::new(title, "dispatch", nodes);
     let chain = || Chain::new(gpu.buffers(2, floats * 4), nodes);
     table.row("(b) bind groups made before", chain().prebuilt(gpu, &kernels.apart, schedule));
+    table.row("ours: replay", library.replays(nodes, floats));
+    table.row("ours: launches", library.launches(nodes, floats));
     table.row("(a) a bind group for each dispatch", chain().eager(gpu, &kernels.apart, schedule));
+    table.row("ours: launches, no bind group kept", library.uncached(nodes, floats));
+    let figures = table.run();
+    let [b, replay, launches, a, uncached] = [0, 1, 2, 3, 4].map(|row| figures[row].done);
+    let (replay, launches, uncached) = (replay / b, launches / a, uncached / a);
+    println!(
+        "replay / (b) {replay:.2}, launches / (a) {launches:.2}, without kept bind groups {uncached:.2}"
+    );
+}
+
+/// Runs that come sixteen at a time before a wait.
+pub fn bursts(gpu: &Gpu, kernels: &Kernels, library: &Library, nodes: u32, schedule: Schedule) {
+    let mut table =
+        Table::new(format!("sixteen chains of {nodes} dispatches, then a wait"), "dispatch", 16 * nodes);
+    let by_hand = Chain::new(gpu.buffers(2, 256), nodes).prebuilt(gpu, &kernels.apart, schedule);
+    table.row("(b) bind groups made before", Burst(by_hand));
+    table.row("ours: replay", Burst(library.replays(nodes, 64)));
+    table.row("ours: launches", Burst(library.launches(nodes, 64)));
+    table.run();
+}
+
+struct Burst<S>(S);
+
+impl<S: Side> Side for Burst<S> {
+    fn enqueue(&mut self) {
+        (0..16).for_each(|_| self.0.enqueue());
+    }
+
+    fn wait(&mut self) {
+        self.0.wait();
+    }
+
+    fn verify(&mut self) {
+        self.0.verify();
+    }
+}
+
+/// What recording and ending a chain costs (done: dropping the graph too).
+pub fn records(library: &Library, nodes: u32) {
+    let mut table =
+        Table::new(format!("recording and ending {nodes} dispatches (done: dropped)"), "dispatch", nodes);
+    table.row("ours: record", Records(library.launches(nodes, 64)));
     table.run();
 }
 
 /// What waiting costs, which is all where there is little to wait for.
-pub fn ends(gpu: &Gpu, kernels: &Kernels, nodes: u32) {
+pub fn ends(gpu: &Gpu, kernels: &Kernels, library: &Library, nodes: u32) {
     let title = format!("the end of a chain of {nodes} dispatches");
     let mut table = Table::new(title, "run", 1);
     let chain = || Chain::new(gpu.buffers(2, 256), nodes);
-    let row = || chain().prebuilt(gpu, &kernels.apart, Schedule::rising(16, 128));
+    let row = || chain().prebuilt(gpu, &kernels.apart, Schedule::rising(16, 256));
     table.row("waited for", row());
     table.row("asked for again and again", row().ending(End::Asked));
+    table.row("ours: replay, sync", library.replays(nodes, 64));
     let read = chain();
     let end = read.read_end(gpu);
-    table.row("read", read.prebuilt(gpu, &kernels.apart, Schedule::rising(16, 128)).ending(end));
+    table.row("read", read.prebuilt(gpu, &kernels.apart, Schedule::rising(16, 256)).ending(end));
+    table.row("ours: replay, read", library.replays(nodes, 64).reading());
     table.run();
 }

@@ -25,12 +25,14 @@ mod chain;
 mod choices;
 mod gpu;
 mod measure;
+mod ours;
 mod passes;
 mod schedule;
 
 use chain::{Chain, Kernels};
 use gpu::Gpu;
 use measure::{Side, nodes};
+use ours::Library;
 use schedule::Schedule;
 use support::is_smoke;
 
@@ -41,17 +43,25 @@ fn main() {
     };
     println!("{}", gpu.name);
     let kernels = Kernels::new(&gpu);
+    let library = match Library::new(&gpu) {
+        Ok(library) => library,
+        Err(error) => return println!("not measured: {error}"),
+    };
     warm(&gpu, &kernels);
     if wanted("chains") {
         for nodes in [150, 1000, 5000].map(nodes) {
             let schedule = chain::submits(&gpu, &kernels, nodes);
-            chain::chains(&gpu, &kernels, nodes, 64, schedule);
+            chain::chains(&gpu, &kernels, &library, nodes, 64, schedule);
         }
-        let floats = if gpu.pretends { 1 << 18 } else { 1 << 23 };
-        chain::chains(&gpu, &kernels, 150, floats, Schedule::rising(16, 256));
+        let (nodes, floats) = (nodes(150), if gpu.pretends { 1 << 18 } else { 1 << 23 });
+        chain::chains(&gpu, &kernels, &library, nodes, floats, Schedule::rising(16, 256));
+        chain::bursts(&gpu, &kernels, &library, nodes, Schedule::rising(16, 256));
+    }
+    if wanted("records") {
+        [150, 1000, 5000].map(nodes).into_iter().for_each(|nodes| chain::records(&library, nodes));
     }
     if wanted("ends") {
-        [2, 150, 1000].map(nodes).into_iter().for_each(|nodes| chain::ends(&gpu, &kernels, nodes));
+        [2, 150, 1000].map(nodes).into_iter().for_each(|nodes| chain::ends(&gpu, &kernels, &library, nodes));
     }
     if wanted("parts") {
         passes::parts(&gpu, &kernels);

@@ -155,7 +155,7 @@ impl Row<'_> {
 
 /// As many nodes as there are to be, or fewer that all kinds of chains can have, where it is only seen whether it works.
 pub fn nodes(usual: u32) -> u32 {
-    if is_smoke() { usual.min(320) } else { usual }
+    if is_smoke() { usual.min(64) } else { usual }
 }
 
 fn median(ascending: &[f64]) -> f64 {
