@@ -130,6 +130,7 @@ pub fn bursts(gpu: &Gpu, kernels: &Kernels, library: &Library, nodes: u32, sched
     table.row("(b) bind groups made before", Burst(by_hand));
     table.row("ours: replay", Burst(library.replays(nodes, 64)));
     table.row("ours: launches", Burst(library.launches(nodes, 64)));
+    table.row("ours: launches, no bind group kept", Burst(library.uncached(nodes, 64)));
     table.run();
 }
 

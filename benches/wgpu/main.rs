@@ -55,7 +55,9 @@ fn main() {
         }
         let (nodes, floats) = (nodes(150), if gpu.pretends { 1 << 18 } else { 1 << 23 });
         chain::chains(&gpu, &kernels, &library, nodes, floats, Schedule::rising(16, 256));
-        chain::bursts(&gpu, &kernels, &library, nodes, Schedule::rising(16, 256));
+    }
+    if wanted("bursts") {
+        chain::bursts(&gpu, &kernels, &library, nodes(150), Schedule::rising(16, 256));
     }
     if wanted("records") {
         [150, 1000, 5000].map(nodes).into_iter().for_each(|nodes| chain::records(&library, nodes));
