@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::backend::Call;
 use crate::backend::wgpu::{Machine, worker};
+use crate::backend::{Call, exit};
 
 /// Whether there is something to look for.
 #[derive(Default)]
