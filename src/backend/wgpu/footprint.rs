@@ -7,7 +7,7 @@
 use wgpu::naga::valid::FunctionInfo;
 use wgpu::naga::{AddressSpace, Block, EntryPoint, Function, Handle, Module, Statement, Type};
 
-/// The most bytes of variables of its own that a thread can have. wgpu knows no limit; every GPU has room for so many.
+/// The most bytes of variables of its own that a thread can have: eight times what WGSL guarantees. wgpu knows no limit.
 pub(crate) const MOST_PRIVATE: u64 = 64 << 10;
 
 /// Bytes of the variables that the threads of a block share.
