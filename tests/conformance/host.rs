@@ -31,6 +31,12 @@ pub const KERNELS_PANIC: bool = true;
 /// Whether the outputs of kernels in chunks are divided, and must come out even.
 pub const RUNS_IN_CHUNKS: bool = true;
 
+/// Whether memory has addresses.
+pub const HAS_ADDRESSES: bool = true;
+
+/// How many blocks a grid may have along x: more than any test needs, or not.
+pub const MOST_BLOCKS: usize = 1 << 31;
+
 /// Whether a kernel may have scalars of every size, and elements of every kind of number.
 pub const NUMBERS_OF_EVERY_SIZE: bool = true;
 

@@ -29,6 +29,12 @@ pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
     options
 }
 
+/// Whether memory has addresses.
+pub const HAS_ADDRESSES: bool = false;
+
+/// How many blocks a grid may have along x: more than any test needs, or not.
+pub const MOST_BLOCKS: usize = 65_535;
+
 /// Whether a kernel may have scalars of every size, and elements of every kind of number.
 pub const NUMBERS_OF_EVERY_SIZE: bool = false;
 

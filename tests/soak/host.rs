@@ -12,6 +12,9 @@ use super::life::What;
 /// The backend that is driven.
 pub type Subject = dacapo::Host;
 
+/// Whether memory has addresses.
+pub const HAS_ADDRESSES: bool = true;
+
 /// How long it lasts, if nobody says.
 pub const SECONDS: u64 = 30;
 

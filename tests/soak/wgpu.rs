@@ -12,6 +12,9 @@ pub use driven::*;
 /// The backend that is driven.
 pub type Subject = dacapo::Wgpu;
 
+/// Whether memory has addresses.
+pub const HAS_ADDRESSES: bool = false;
+
 /// How long it lasts, if nobody says.
 pub const SECONDS: u64 = 10;
 

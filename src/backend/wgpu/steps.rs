@@ -14,7 +14,7 @@ use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::texture::TextureCopy;
 use crate::backend::wgpu::{Machine, Wgpu};
-use crate::backend::{ArgBlock, Call, Fault, Region};
+use crate::backend::{ArgBlock, Call, Fault};
 use crate::kernel::Loaded;
 use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
@@ -76,10 +76,10 @@ impl Resolver<'_> {
         let detours = self.detours(&places);
         let scratch = self.scratch.provide(self.machine)?;
         let inside = |detour: &Detour<'_>| Place { memory: &scratch, at: detour.at, len: detour.place.len };
-        let which = |test: fn(&Region<Wgpu>) -> bool| {
-            detours.iter().filter(move |detour| regions.get(detour.argument).is_some_and(test))
-        };
-        for detour in which(|region| region.access.reads()) {
+        let is_written =
+            |detour: &&Detour<'_>| regions.get(detour.argument).is_some_and(|region| region.access.writes());
+        // Also what is only written: a kernel that leaves some of it unwritten must not show what others left here.
+        for detour in &detours {
             self.copy(&detour.place, &inside(detour))?;
         }
         let ranges = places.iter().enumerate().map(|(argument, place)| {
@@ -90,7 +90,7 @@ impl Resolver<'_> {
         });
         let ranges: Ranges<'_> = ranges.collect();
         self.dispatch(code, &ranges, &args.scalars, blocks)?;
-        for detour in which(|region| region.access.writes()) {
+        for detour in detours.iter().filter(is_written) {
             self.copy(&inside(detour), &detour.place)?;
         }
         Ok(())

@@ -231,6 +231,19 @@ impl<T: Number + PartialEq> Sentinels<T> {
     }
 }
 
+/// Where a buffer lies, if the memory of the backend has addresses. Else the question is refused as unsupported.
+#[track_caller]
+pub fn address<T: Element>(buffer: &Buffer<T>) -> Option<u64> {
+    match buffer.raw() {
+        Ok(raw) => Some(raw.address()),
+        Err(error) => {
+            assert!(!subject::HAS_ADDRESSES, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            None
+        }
+    }
+}
+
 /// What the device held at one moment, with everything done and everything free given back.
 pub struct Baseline(MemoryUsage);
 

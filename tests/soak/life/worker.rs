@@ -95,7 +95,7 @@ impl Worker {
             89..94 => self.window(shared),
             94 => self.retire(shared),
             95 => self.hand_down(shared),
-            96 => self.address(shared),
+            96 if subject::HAS_ADDRESSES => self.address(shared),
             _ => self.odds_and_ends(shared),
         }
     }

@@ -237,7 +237,8 @@ fn shape_04_neighbouring_slices_of_one_page_keep_their_bytes() {
     }
 }
 
-/// More blocks than sixteen bits can number: what is cut off there is left as it was, or done twice.
+/// More blocks than sixteen bits can number: what is cut off there is left as it was, or done twice. Where a line of them
+/// may not be so long, that is said, and several lines reach every element.
 #[test]
 fn shape_05_grids_of_more_blocks_than_a_short_number_holds_reach_every_element_once() {
     const BLOCK: usize = 256;
@@ -246,9 +247,19 @@ fn shape_05_grids_of_more_blocks_than_a_short_number_holds_reach_every_element_o
     let mut s = device.stream().unwrap();
     for len in [65_535 * BLOCK, 65_536 * BLOCK, 52_428_800] {
         let mut c = s.alloc::<u8>(len).unwrap();
-        s.launch(&visit, Grid::covering(len), (&mut c, Len)).unwrap();
+        let mut grid = Grid::covering(len);
+        let blocks = len / BLOCK;
+        if blocks > subject::MOST_BLOCKS {
+            let error = refused(s.launch(&visit, grid, (&mut c, Len)));
+            let Error::Limit { limit: GridLimit::BlocksX, requested, allowed, .. } = error else {
+                panic!("{error}");
+            };
+            assert_eq!((requested, allowed), (blocks as u64, subject::MOST_BLOCKS as u64));
+            grid = Grid::blocks((subject::MOST_BLOCKS, blocks.div_ceil(subject::MOST_BLOCKS)));
+        }
+        s.launch(&visit, grid, (&mut c, Len)).unwrap();
         assert!(s.read(&c).unwrap() == vec![1; len], "{len} elements, eager");
-        let (mut graph, ()) = s.record(|w| w.launch(&visit, Grid::covering(len), (&mut c, Len))).unwrap();
+        let (mut graph, ()) = s.record(|w| w.launch(&visit, grid, (&mut c, Len))).unwrap();
         graph.replay(&mut s).unwrap();
         assert!(s.read(&c).unwrap() == vec![2; len], "{len} elements, recorded");
     }
