@@ -6,7 +6,7 @@
 //! that go with replays in flight, refusals of the driver. Every buffer has a model that says which bytes it must
 //! hold, and which it must refuse to give.
 //!
-//! It lasts 30 seconds on the host and 10 on CUDA and on wgpu; `DACAPO_SOAK=long` asks for 10 minutes, and a number for as many
+//! It lasts 30 seconds on the host, 20 on wgpu and 10 on CUDA; `DACAPO_SOAK=long` asks for 10 minutes, and a number for as many
 //! seconds. `DACAPO_SOAK_SEED` repeats the choices of a run that failed; how the threads interleave is up to the machine.
 
 #![allow(clippy::duplicate_mod, reason = "the life has one source, which is compiled once for each backend")]

@@ -16,9 +16,9 @@ pub type Subject = dacapo::Wgpu;
 pub const HAS_ADDRESSES: bool = false;
 
 /// How long it lasts, if nobody says.
-pub const SECONDS: u64 = 10;
+pub const SECONDS: u64 = 20;
 
 /// The device, unless there is none. It has so little memory that it sometimes has none left.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
-    support_wgpu::device_with(options.memory_limit(120 << 20))
+    support_wgpu::device_with(options.memory_limit(80 << 20))
 }

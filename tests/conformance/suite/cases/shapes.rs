@@ -255,6 +255,7 @@ fn shape_05_grids_of_more_blocks_than_a_short_number_holds_reach_every_element_o
                 panic!("{error}");
             };
             assert_eq!((requested, allowed), (blocks as u64, subject::MOST_BLOCKS as u64));
+            s.fill(&mut c, 0).unwrap();
             grid = Grid::blocks((subject::MOST_BLOCKS, blocks.div_ceil(subject::MOST_BLOCKS)));
         }
         s.launch(&visit, grid, (&mut c, Len)).unwrap();

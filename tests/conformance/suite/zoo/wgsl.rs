@@ -48,19 +48,23 @@ pub fn module(params: &str, body: &str) -> Option<String> {
 /// The body that does another one for every `i` below `count`.
 ///
 /// Where that writes elements smaller than a word, a thread has all of a word, for two that wrote one would lose what one of
-/// them wrote.
+/// them wrote; and it writes the word once.
 pub fn each(params: &str, count: &str, body: &str) -> String {
-    let writes_parts = params
-        .split(',')
-        .filter_map(Param::of)
-        .any(|param| param.is_buffer && param.is_written && param.scalar.is_part_of_a_word());
-    if !writes_parts {
+    let params: Vec<Param> = params.split(',').filter_map(Param::of).collect();
+    let parts =
+        params.iter().filter(|param| param.is_buffer && param.is_written && param.scalar == Scalar::Byte);
+    let parts: Vec<&str> = parts.map(|param| param.name).collect();
+    if parts.is_empty() {
         return format!("u64 count = {count}; for (u64 i = first; i < count; i += stride) {{ {body} }}");
     }
+    let all = |does: &str| parts.iter().map(|name| format!("{does} {name};")).collect::<String>();
+    let (load, store) = (all("load"), all("store"));
     format!(
         "u64 count = {count};
         for (u64 word = first; word < (count + 3ull) / 4ull; word += stride) {{
+            {load}
             for (u64 i = 4ull * word; i < min(4ull * word + 4ull, count); i++) {{ {body} }}
+            {store}
         }}"
     )
 }
@@ -158,14 +162,16 @@ impl<'a> Param<'a> {
         let mask = (1u32 << bits) - 1;
         let shift = format!("({bits}u * (i % {per_word}u))");
         let mut text = String::new();
-        text += &format!(
-            "fn {name}_at(i: u32) -> u32 {{ return ({name}[i / {per_word}u] >> {shift}) & {mask}u; }}\n"
-        );
+        let mut word = format!("{name}[i / {per_word}u]");
+        if body.contains(&format!("{name}_word")) {
+            word = format!("{name}_word");
+            text += &format!("var<private> {word}: u32;\n");
+        }
+        text += &format!("fn {name}_at(i: u32) -> u32 {{ return ({word} >> {shift}) & {mask}u; }}\n");
         if body.contains(&format!("{name}_put(")) {
             text += &format!(
                 "fn {name}_put(i: u32, value: u32) {{
-                    let others = {name}[i / {per_word}u] & ~({mask}u << {shift});
-                    {name}[i / {per_word}u] = others | ((value & {mask}u) << {shift});
+                    {word} = ({word} & ~({mask}u << {shift})) | ((value & {mask}u) << {shift});
                 }}\n"
             );
         }
@@ -209,6 +215,14 @@ impl<'a> Rest<'_, 'a> {
             ["at", "(", buffer, ",", ..] => {
                 self.tokens = &self.tokens[4..];
                 format!("{buffer}_around(")
+            }
+            ["load", buffer, ";", ..] => {
+                self.tokens = &self.tokens[3..];
+                format!("{buffer}_word = {buffer}[word];")
+            }
+            ["store", buffer, ";", ..] => {
+                self.tokens = &self.tokens[3..];
+                format!("{buffer}[word] = {buffer}_word;")
             }
             [ty, name, "=", ..] if Scalar::of(ty).is_some() => {
                 self.tokens = &self.tokens[3..];
