@@ -126,7 +126,8 @@ impl WgpuExec {
     pub(crate) fn part(&self) -> u32 {
         let steps = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
         let best = steps.saturating_mul(16).isqrt().clamp(32, 512);
-        steps.div_ceil(steps.div_ceil(best).max(1)).max(1)
+        let parts = steps.saturating_add(best / 2) / best;
+        steps.div_ceil(parts.max(1)).max(32)
     }
 
     /// Replays a graph that calls the host, on the thread of its slot.
