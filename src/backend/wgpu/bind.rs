@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::code::WgpuCode;
 use crate::backend::wgpu::memory::WgpuMemory;
-use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::scope::scoped_briefly;
 use crate::backend::{Call, Fault};
 
 /// A range of a buffer, as a bind group has it.
@@ -78,7 +78,8 @@ impl Groups {
 fn make(machine: &Machine, code: &WgpuCode, ranges: &[Bound<'_>]) -> Result<Arc<wgpu::BindGroup>, Fault> {
     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = ranges.iter().enumerate().map(entry).collect();
     let descriptor = wgpu::BindGroupDescriptor { label: None, layout: &code.layout, entries: &entries };
-    let group = scoped(&machine.device, Call::Launch, || machine.device.create_bind_group(&descriptor))?;
+    let group =
+        scoped_briefly(&machine.device, Call::Launch, || machine.device.create_bind_group(&descriptor))?;
     Ok(Arc::new(group))
 }
 

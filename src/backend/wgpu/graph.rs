@@ -75,11 +75,12 @@ impl WgpuExec {
         state: &mut State,
         mark: Mark,
         reports: &Reports,
+        enough: u32,
     ) -> Result<(), Fault> {
         let changes = taint::changes();
         // Relaxed: replays are ordered by the lock of the graph's slot.
         if self.clean_at.load(Ordering::Relaxed) == changes {
-            self.walk(machine, shared, state, &self.steps);
+            self.walk(machine, shared, state, &self.steps, enough);
             return Ok(());
         }
         self.restart();
@@ -88,7 +89,8 @@ impl WgpuExec {
             match taint::admit(command) {
                 None => {
                     taint::settle(command);
-                    self.walk(machine, shared, state, self.steps.get(start..*end).unwrap_or_default());
+                    let steps = self.steps.get(start..*end).unwrap_or_default();
+                    self.walk(machine, shared, state, steps, enough);
                 }
                 Some(cause) => {
                     skipped = true;
@@ -102,12 +104,30 @@ impl WgpuExec {
         Ok(())
     }
 
-    /// Encodes steps, submitting whenever they are enough.
-    fn walk(&self, machine: &Arc<Machine>, shared: &Arc<Shared>, state: &mut State, steps: &[Step]) {
+    /// Encodes steps, submitting what is there before one whenever it is enough.
+    fn walk(
+        &self,
+        machine: &Arc<Machine>,
+        shared: &Arc<Shared>,
+        state: &mut State,
+        steps: &[Step],
+        enough: u32,
+    ) {
         for step in steps {
+            shared.submit_in_time(machine, state, enough);
             state.encoder.step(machine, step);
-            shared.submit_in_time(machine, state);
         }
+    }
+
+    /// How many steps each submission of a replay has: equal parts, and few more of them where there are many more steps.
+    ///
+    /// What costs are the submissions, and the device's work on the last one, which nothing overlaps: the sum is least for the
+    /// root of the steps times what a submission costs in steps, which is about sixteen.
+    pub(crate) fn part(&self) -> u32 {
+        let steps = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
+        let best = steps.saturating_mul(16).isqrt().clamp(32, 512);
+        let parts = steps.saturating_add(best / 2) / best;
+        steps.div_ceil(parts.max(1)).max(32)
     }
 
     /// Replays a graph that calls the host, on the thread of its slot.
@@ -120,7 +140,10 @@ impl WgpuExec {
         reports: &Reports,
     ) {
         if !self.calls_host {
-            let replayed = self.replay(machine, shared, &mut shared.state.lock(), mark, reports);
+            let mut state = shared.state.lock();
+            let enough = shared.enough(&mut state, self.part());
+            let replayed = self.replay(machine, shared, &mut state, mark, reports, enough);
+            drop(state);
             if let Err(fault) = replayed {
                 self.refuse(machine.poison.absorb(fault), mark, by, reports);
             }
@@ -143,7 +166,7 @@ impl WgpuExec {
             } else {
                 taint::settle(command);
                 let steps = self.steps.get(start..*end).unwrap_or_default();
-                self.walk(machine, shared, &mut shared.state.lock(), steps);
+                self.walk(machine, shared, &mut shared.state.lock(), steps, self.part());
             }
             start = *end;
         }

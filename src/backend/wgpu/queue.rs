@@ -57,7 +57,7 @@ pub(crate) struct State {
     pub(crate) stamps: Vec<Arc<Stamp>>,
     /// Times that were encoded and not submitted.
     pub(crate) readings: Vec<Reading>,
-    /// So many commands make the next submission.
+    /// So many commands make the next submission, unless a replay knows better.
     pub(crate) enough: u32,
     /// The last operation that was encoded.
     pub(crate) encoded: u64,
@@ -89,12 +89,13 @@ pub(crate) enum Task {
     Wait { on: Arc<Shared>, seq: u64 },
 }
 
-/// So many commands of wgpu's make the first submission to an idle device, which is to start early, and each next one has twice
-/// as many.
-const FIRST: u32 = 16;
-/// So many make every later one: what a submission costs is small beside them, and the device runs some while others are
-/// encoded.
-const LATER: u32 = 128;
+/// So many commands of wgpu's make the first submission to an idle device, and each next one has so many more, up to the most.
+///
+/// A submission costs as much as encoding a dozen or two, and nothing is left to overlap with the device's work on the last one. So
+/// the sum is least where submissions grow with the root of what came before them; these grow so.
+const FIRST: u32 = 32;
+const MORE: u32 = 16;
+const MOST: u32 = 512;
 
 /// Submissions of one queue that may be in flight before the next operation waits.
 const MOST_SUBMISSIONS: u32 = 64;
@@ -171,8 +172,9 @@ impl WgpuQueue {
             let (exec, reports) = (exec.clone(), reports.clone());
             return self.defer(&mut state, Task::Replay { mark, by: by.clone(), exec, reports });
         }
-        exec.replay(&self.machine, &self.shared, &mut state, mark, reports)?;
-        self.shared.encoded(&self.machine, &mut state, seq);
+        let enough = self.shared.enough(&mut state, exec.part());
+        exec.replay(&self.machine, &self.shared, &mut state, mark, reports, enough)?;
+        self.shared.encoded_in_parts(&self.machine, &mut state, seq, enough);
         Ok(())
     }
 
@@ -264,20 +266,44 @@ impl Shared {
 
     /// Notes that operation `seq` is encoded, and submits if it is time.
     pub(crate) fn encoded(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, seq: u64) {
-        state.encoded = seq;
-        self.submit_in_time(machine, state);
-        machine.watch.notice();
-    }
-
-    /// Submits what was encoded if it is enough, somebody waits for it, or the device has nothing to do.
-    pub(crate) fn submit_in_time(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
         // Relaxed: a stale number makes one submission smaller or larger than it might be.
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             state.enough = FIRST;
         }
+        self.encoded_in_parts(machine, state, seq, state.enough);
+    }
+
+    /// The same for a replay that is submitted in parts of so many commands.
+    pub(crate) fn encoded_in_parts(
+        self: &Arc<Self>,
+        machine: &Arc<Machine>,
+        state: &mut State,
+        seq: u64,
+        enough: u32,
+    ) {
+        state.encoded = seq;
+        self.submit_in_time(machine, state, enough);
+        machine.watch.notice();
+    }
+
+    /// How many commands are enough for a submission of a replay whose equal parts have so many: more, while the device has
+    /// other work to do.
+    pub(crate) fn enough(&self, state: &mut State, part: u32) -> u32 {
+        // Relaxed, as in `encoded`.
+        match self.in_flight.load(Ordering::Relaxed) {
+            0 => {
+                state.enough = FIRST;
+                part
+            }
+            _ => part.max(state.enough),
+        }
+    }
+
+    /// Submits what was encoded if it is enough, or somebody waits for it.
+    pub(crate) fn submit_in_time(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, enough: u32) {
         let awaited = !state.flights.is_empty() || !state.stamps.is_empty() || state.encoder.is_urgent;
-        if state.encoder.weight >= state.enough || awaited {
-            state.enough = (state.enough * 2).min(LATER);
+        if state.encoder.weight >= enough || awaited {
+            state.enough = (state.enough + MORE).min(MOST);
             self.flush(machine, state);
         }
     }

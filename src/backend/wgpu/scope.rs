@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll, Waker};
 
 use wgpu::{ErrorFilter, ErrorScopeGuard};
 
@@ -36,6 +37,22 @@ pub(crate) fn scoped<T>(device: &wgpu::Device, call: Call, f: impl FnOnce() -> T
     let (memory, internal, validation) = (popped(memory), popped(internal), popped(validation));
     // What is used after it could not be made is refused, too: the root comes first.
     match memory.or(internal).or(validation) {
+        Some(error) => Err(fault(call, &error)),
+        None => Ok(value),
+    }
+}
+
+/// [`scoped`] for what is done for every launch: for calls that compile nothing, which have no internal errors.
+pub(crate) fn scoped_briefly<T>(
+    device: &wgpu::Device,
+    call: Call,
+    f: impl FnOnce() -> T,
+) -> Result<T, Fault> {
+    let validation = device.push_error_scope(ErrorFilter::Validation);
+    let memory = device.push_error_scope(ErrorFilter::OutOfMemory);
+    let value = f();
+    let (memory, validation) = (popped(memory), popped(validation));
+    match memory.or(validation) {
         Some(error) => Err(fault(call, &error)),
         None => Ok(value),
     }
@@ -117,8 +134,12 @@ pub(crate) fn text(error: &wgpu::Error) -> String {
 }
 
 fn popped(scope: ErrorScopeGuard) -> Option<wgpu::Error> {
-    // Ready at once on every native backend.
-    pollster::block_on(scope.pop())
+    let mut answer = std::pin::pin!(scope.pop());
+    // Ready at once on every native backend: what blocking needs, which is memory of its own, is needed nowhere.
+    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(error) => error,
+        Poll::Pending => pollster::block_on(answer),
+    }
 }
 
 fn fault(call: Call, error: &wgpu::Error) -> Fault {
