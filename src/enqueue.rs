@@ -257,8 +257,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             None => submit::replay(route.core, &graph.core, None).map(drop),
             Some(guard) => guard.record(|recorder| {
                 recorder.refuse_if_doomed("embed")?;
-                let list = &graph.core.list;
-                recorder.embed(&graph.core.members, &list.nodes, &list.uses, &list.scalars)
+                recorder.embed(&graph.core.members, &graph.core.list)
             }),
         }
     }

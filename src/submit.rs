@@ -75,7 +75,7 @@ impl<'a, B: Backend> Route<'a, B> {
         problem: Option<Error>,
     ) -> Result<Option<Mark>> {
         match self.window {
-            Some(guard) => self.record(guard, operation, &job, kind, problem).map(|()| None),
+            Some(guard) => self.record(guard, operation, job, kind, problem).map(|()| None),
             None => self.execute(operation, job, problem).map(Some),
         }
     }
@@ -98,7 +98,7 @@ impl<'a, B: Backend> Route<'a, B> {
         &mut self,
         guard: &WindowGuard<B>,
         operation: &'static str,
-        job: &Job<B>,
+        job: Job<B>,
         kind: Kind,
         problem: Option<Error>,
     ) -> Result<()> {

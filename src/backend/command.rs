@@ -190,7 +190,39 @@ pub struct Command<B: Driver> {
     pub(crate) args: ArgBlock<B>,
 }
 
+/// One operation, wherever it lies: on its way to the device, or in a graph.
+pub struct CommandRef<'c, B: Driver> {
+    pub(crate) job: &'c Job<B>,
+    pub(crate) args: ArgsRef<'c, B>,
+}
+
+/// The arguments of one operation; see [`ArgBlock`].
+pub struct ArgsRef<'c, B: Driver> {
+    pub(crate) regions: &'c [Region<B>],
+    pub(crate) scalars: &'c [u8],
+}
+
+impl<B: Driver> Copy for CommandRef<'_, B> {}
+impl<B: Driver> Clone for CommandRef<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Driver> Copy for ArgsRef<'_, B> {}
+impl<B: Driver> Clone for ArgsRef<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 impl<B: Driver> Command<B> {
+    #[inline]
+    pub(crate) fn view(&self) -> CommandRef<'_, B> {
+        let args = ArgsRef { regions: &self.args.regions, scalars: &self.args.scalars };
+        CommandRef { job: &self.job, args }
+    }
+
     /// What is left in place of a command that a backend took.
     pub(crate) fn taken() -> Self {
         Command { job: Job(Work::Copy), args: ArgBlock::default() }

@@ -54,6 +54,7 @@ use crate::callback as calls;
 use crate::device::{Device, DeviceOptions};
 use crate::error::{Error, Result as Outcome};
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
 use crate::kernel::program::Sources;
 use crate::poison::Poison;
@@ -391,7 +392,7 @@ impl Driver for Cuda {
 
     fn seal(
         &self,
-        commands: Vec<Command<Self>>,
+        commands: &Arc<Commands<Self>>,
         dag: &Dag,
         fleeting: Vec<Fleeting<Self>>,
     ) -> Result<CudaExec, Fault> {
