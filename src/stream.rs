@@ -7,7 +7,7 @@ use std::sync::Arc;
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
 use crate::backend::host::Host;
-use crate::backend::{ArgBlock, Backend, Submitter};
+use crate::backend::{Backend, Command, Submitter};
 use crate::callback;
 use crate::capture::options::CaptureOptions;
 use crate::capture::recorder::Recorder;
@@ -69,10 +69,9 @@ pub struct StreamCore<B: Backend> {
     pub(crate) spare: Recorder<B>,
     /// What the operation at hand uses; empty between operations.
     pub(crate) uses: Vec<UseOf<B>>,
-    pub(crate) scalars: Vec<u8>,
     pub(crate) tables: Gathered,
-    /// What the last operation had its arguments in, where the backend did not keep it.
-    pub(crate) block: ArgBlock<B>,
+    /// The operation at hand, with its scalars; between operations the room for the next one's arguments.
+    pub(crate) command: Command<B>,
 }
 
 impl<P: Phase, B: Backend> Stream<P, B> {
@@ -116,9 +115,8 @@ impl<B: Backend> Stream<NoCapture, B> {
             mode: AllocationMode::default(),
             spare: Recorder::default(),
             uses: Vec::new(),
-            scalars: Vec::new(),
             tables: Gathered::default(),
-            block: ArgBlock::default(),
+            command: Command::taken(),
         };
         Self::assemble(Box::new(core), ())
     }

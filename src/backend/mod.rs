@@ -15,7 +15,7 @@ pub(crate) mod wgpu;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use command::{ArgBlock, Command, CommandRef, Contents, Fleeting, Job, Page, Region, Spares};
+pub(crate) use command::{Command, CommandRef, Contents, Fleeting, Job, Page, Region, Spares};
 pub use fault::{Call, Fault};
 
 use crate::error::Error;

@@ -48,7 +48,7 @@ fn recording(nodes: usize) -> impl Strategy<Value = Vec<Recorded>> {
     vec((vec(a_use(), 0..4), prop::bool::weighted(0.04)), 0..nodes)
 }
 
-fn footprints(nodes: &[Recorded]) -> impl Iterator<Item = Footprint<'_>> {
+fn footprints(nodes: &[Recorded]) -> impl Iterator<Item = Footprint<'_>> + Clone {
     nodes.iter().map(|(uses, barrier)| Footprint { uses, barrier: *barrier })
 }
 

@@ -9,12 +9,14 @@ use bytemuck::Pod;
 
 use crate::access::Access;
 use crate::backend::Backend;
+use crate::backend::command::Scalars;
 use crate::buffer::{Buffer, Slice, SliceMut};
 use crate::error::Error;
 use crate::kernel::signature::{In, InOut, Len, Out, ParamKind, Role, Signature, Uniform};
 use crate::kernel::tables::Gathered;
 use crate::memory::allocation::Allocation;
 use crate::state::State;
+use crate::submit::Problem;
 
 /// The arguments of a launch: a tuple with one [`Arg`] for each parameter of the signature `S`.
 #[diagnostic::on_unimplemented(
@@ -54,9 +56,9 @@ pub struct Gather<'g, B: Backend> {
     pub(crate) device: u32,
     pub(crate) operation: &'static str,
     pub(crate) uses: &'g mut Vec<UseOf<B>>,
-    pub(crate) scalars: &'g mut Vec<u8>,
+    pub(crate) scalars: &'g mut Scalars,
     pub(crate) tables: &'g mut Gathered,
-    pub(crate) error: Option<Error>,
+    pub(crate) error: Problem,
 }
 
 impl<B: Backend> Gather<'_, B> {
@@ -79,7 +81,8 @@ impl<B: Backend> Gather<'_, B> {
             return;
         }
         let (operation, expected) = (self.operation, self.device);
-        self.error.get_or_insert(Error::WrongDevice { operation, object, expected, found });
+        let error = || Box::new(Error::WrongDevice { operation, object, expected, found });
+        self.error.get_or_insert_with(error);
     }
 
     /// A token. After every buffer, since buffers are told by their places.
