@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +114,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         let loaded = &kernel.loaded;
         let device = &route.core.device;
         if loaded.device != device.id {
+            cold_path();
             let (expected, found) = (device.id, loaded.device);
             let error = Error::WrongDevice { operation: "launch", object: "kernel", expected, found };
             problem = Some(Box::new(error));
@@ -122,6 +124,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             Ok(None) if problem.is_none() => return Ok(()),
             Ok(extent) => extent,
             Err(error) => {
+                cold_path();
                 problem.get_or_insert_with(|| Box::new(error));
                 None
             }
@@ -132,6 +135,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             problem = chunkable.err().map(Box::new);
         }
         if problem.is_none() && !kernel.checks.is_empty() {
+            cold_path();
             let of = &*route.core;
             let length = |param| elements(params, param, &of.uses, &of.tables);
             let facts = Facts::new(&length, &of.command.args.scalars);

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,7 @@ impl<'a, B: Backend> Route<'a, B> {
         core.command.args.scalars.clear();
         core.tables.clear();
         if core.command.args.regions.capacity() == 0 {
+            cold_path();
             core.command.args = core.device.slot(core.slot).spares.take();
         }
         let Some(guard) = window else { return Ok(Route { core, window: None, warm_up: None }) };
@@ -126,7 +128,10 @@ impl<'a, B: Backend> Route<'a, B> {
         core.device.backend.throttle(&core.device.slot(core.slot).queue);
         drops::make_room(&core.device, core.slot);
         let problem = match problem {
-            None if !core.tables.is_empty() => upload::bring(core, self.warm_up).err().map(Box::new),
+            None if !core.tables.is_empty() => {
+                cold_path();
+                upload::bring(core, self.warm_up).err().map(Box::new)
+            }
             problem => problem,
         };
         let StreamCore { device, slot, uses, by, last, command, .. } = core;
@@ -172,7 +177,10 @@ impl<B: Backend> Sender<'_, B> {
             passed.let_go(&device.staging);
         }
         match failed {
-            Some(error) => Err(*error),
+            Some(error) => {
+                cold_path();
+                Err(*error)
+            }
             None => Ok(mark),
         }
     }
@@ -193,6 +201,16 @@ fn enter<'d, B: Backend>(device: &'d DeviceCore<B>, slot: u32, uses: &[UseOf<B>]
         return lane;
     }
     drop(lane);
+    enter_others(device, slot, uses)
+}
+
+/// [`enter`], where the slot does not own all of them yet, or a graph may be among them.
+#[cold]
+fn enter_others<'d, B: Backend>(
+    device: &'d DeviceCore<B>,
+    slot: u32,
+    uses: &[UseOf<B>],
+) -> MutexGuard<'d, Lane> {
     order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)))
 }
 
@@ -234,7 +252,10 @@ impl<B: Backend> Step<'_, B> {
                     let contents = contents.filter(|_| !range.is_empty()).cloned();
                     regions.push(Region { contents, start: range.start, end: range.end, access });
                 }
-                Err(error) => _ = self.problem.get_or_insert_with(|| Box::new(error)),
+                Err(error) => {
+                    cold_path();
+                    self.problem.get_or_insert_with(|| Box::new(error));
+                }
             }
             // What uses no byte waits for nobody.
             if range.is_empty() {
@@ -264,10 +285,12 @@ impl<B: Backend> Step<'_, B> {
         let queue = &device.slot(slot).queue;
         let problem = problem.or_else(|| {
             let fault = device.backend.submit(queue, seq, by, command).err()?;
+            cold_path();
             Some(Box::new(device.poison.absorb(fault)))
         });
         match &problem {
             Some(error) => {
+                cold_path();
                 let command = std::mem::replace(command, Command::taken());
                 device.backend.submit_failure(queue, seq, command, root_of(error));
             }

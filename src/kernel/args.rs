@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -75,11 +76,13 @@ impl<B: Backend> Gather<'_, B> {
         self.object(used, found, "buffer");
     }
 
+    #[inline]
     fn object(&mut self, used: UseOf<B>, found: u32, object: &'static str) {
         if found == self.device {
             self.uses.push(used);
             return;
         }
+        cold_path();
         let (operation, expected) = (self.operation, self.device);
         let error = || Box::new(Error::WrongDevice { operation, object, expected, found });
         self.error.get_or_insert_with(error);

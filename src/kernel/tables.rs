@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -42,8 +43,10 @@ impl Gathered {
     }
 
     /// What is wrong with them, for a launch of `kernel`.
+    #[inline]
     pub(crate) fn problem(&self, kernel: &Arc<str>) -> Option<Error> {
         let requested = self.excess?;
+        cold_path();
         Some(Error::TableTooBig { kernel: kernel.clone(), requested, limit: MAX_BYTES })
     }
 
@@ -56,6 +59,7 @@ impl Gathered {
         self.spans.is_empty()
     }
 
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();

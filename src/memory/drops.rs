@@ -98,6 +98,7 @@ impl Backlog {
 
 impl Kept {
     /// The host memory that the device touches for `job`.
+    #[inline]
     pub(crate) fn of<B: Backend>(job: &Job<B>) -> Option<(Self, u64)> {
         match &job.0 {
             Work::Write { bytes, .. } => Some((Kept::Write(bytes.clone()), bytes.held() as u64)),

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::ffi::{CString, c_void};
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
@@ -273,7 +274,10 @@ impl CudaCode {
     ) -> Result<T, Fault> {
         match self.params.len() {
             0..=FEW_PARAMS => self.in_room::<FEW_PARAMS, T>(args, call),
-            _ => self.in_room::<MOST_PARAMS, T>(args, call),
+            _ => {
+                cold_path();
+                self.in_room::<MOST_PARAMS, T>(args, call)
+            }
         }
     }
 
@@ -284,7 +288,10 @@ impl CudaCode {
         args: ArgsRef<'_, Cuda>,
         call: impl FnOnce(Params) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let missing = || Fault::new(Call::Launch, Severity::Call, "a launch without all of its arguments");
+        let missing = || {
+            cold_path();
+            Fault::new(Call::Launch, Severity::Call, "a launch without all of its arguments")
+        };
         let (mut addresses, mut places) = ([0u64; N], [std::ptr::null_mut(); N]);
         let mut buffers = args.regions.iter().zip(&mut addresses);
         let mut scalars = args.scalars;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::ffi::c_void;
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use crate::backend::command::Work;
@@ -34,16 +35,18 @@ pub(crate) fn submit(
     let _bound = machine.context.bind()?;
     let logs = machine.late.is_pending() || late::may_fail(command.view());
     match admit(machine, command.view(), logs) {
-        Err(cause) => outcome::skip(command.view(), &cause),
+        Err(cause) => {
+            cold_path();
+            outcome::skip(command.view(), &cause);
+        }
         Ok(admission) => {
             let enqueued = enqueue(machine, shared, seq, by, command, admission.as_ref());
-            if let (Err(_), Some(admission)) = (&enqueued, &admission) {
-                machine.late.cancel(admission);
+            match (&enqueued, &admission) {
+                (Ok(()), None) => settle(command.view()),
+                (Err(_), Some(admission)) => machine.late.cancel(admission),
+                _ => {}
             }
             enqueued?;
-            if admission.is_none() {
-                settle(command.view());
-            }
         }
     }
     shared.submit(machine, seq);
@@ -58,12 +61,14 @@ fn admit(
     logs: bool,
 ) -> Result<Option<Admission>, Arc<Error>> {
     if logs {
+        cold_path();
         return machine.late.admit(command).map(Some);
     }
     // A move takes the taint of its source along, whatever that is.
     if taint::is_clean(command) || matches!(command.job.0, Work::Move) {
         return Ok(None);
     }
+    cold_path();
     taint::admit(command).map_or(Ok(None), Err)
 }
 
@@ -72,6 +77,7 @@ fn settle(command: CommandRef<'_, Cuda>) {
     if taint::is_clean(command) {
         return;
     }
+    cold_path();
     match (&command.job.0, command.args.regions) {
         (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
             to.taint.adopt(&from.taint);
@@ -149,7 +155,10 @@ pub(crate) fn shape(extent: &Extent) -> Result<([u32; 3], [u32; 3]), Fault> {
     let [x, y, z] = extent.blocks().map(u32::try_from);
     match (x, y, z) {
         (Ok(x), Ok(y), Ok(z)) => Ok(([x, y, z], extent.block())),
-        _ => Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count")),
+        _ => {
+            cold_path();
+            Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count"))
+        }
     }
 }
 

@@ -131,11 +131,16 @@ pub(crate) unsafe fn read(
 }
 
 impl Ferry {
-    /// The operation to wait for before the next one is enqueued, if there is one.
+    /// Whether there may be an operation that is [`overdue`](Ferry::overdue).
     #[inline]
-    pub(crate) fn overdue(&self, completed: u64) -> Option<u64> {
+    pub(crate) fn is_full(&self) -> bool {
         // Relaxed: a bound, which several threads at once may miss by a transfer each.
-        if self.parts.load(Ordering::Relaxed) < IN_FLIGHT { None } else { self.oldest(completed) }
+        self.parts.load(Ordering::Relaxed) >= IN_FLIGHT
+    }
+
+    /// The operation to wait for before the next one is enqueued, if there is one.
+    pub(crate) fn overdue(&self, completed: u64) -> Option<u64> {
+        if self.is_full() { self.oldest(completed) } else { None }
     }
 
     #[cold]

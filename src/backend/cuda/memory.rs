@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::any::Any;
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -115,6 +116,7 @@ pub(crate) fn address(call: Call, region: &Region<Cuda>) -> Result<(sys::CUdevic
     if start <= end && end <= contents.room {
         Ok((contents.address + start as u64, end - start))
     } else {
+        cold_path();
         Err(Fault::new(call, Severity::Sticky, "illegal address: outside of its memory"))
     }
 }

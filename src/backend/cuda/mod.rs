@@ -334,12 +334,14 @@ impl Driver for Cuda {
     fn abandon(&self, _stream: StreamId) {}
 
     fn throttle(&self, queue: &CudaQueue) {
-        let (submitted, limit) = (queue.shared.submitted(), self.machine.in_flight);
-        if submitted.saturating_sub(queue.shared.completed()) >= limit {
+        let limit = self.machine.in_flight;
+        if queue.shared.is_ahead(limit) {
             // Down to half, so that not each of the next operations waits for one.
-            self.wait_for_room(queue, submitted - limit / 2);
+            self.wait_for_room(queue, queue.shared.submitted().saturating_sub(limit / 2));
         }
-        if let Some(seq) = queue.shared.ferry.overdue(queue.shared.completed()) {
+        if queue.shared.ferry.is_full()
+            && let Some(seq) = queue.shared.ferry.overdue(queue.shared.completed())
+        {
             self.wait_for_room(queue, seq);
         }
     }
