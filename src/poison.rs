@@ -20,6 +20,7 @@ impl Poison {
         let _ = self.0.set(Arc::new(fault));
     }
 
+    #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.0.get().is_some()
     }

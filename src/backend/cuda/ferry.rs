@@ -42,14 +42,17 @@ pub(crate) fn carries(len: usize) -> bool {
 }
 
 /// The block of a queue, and what of its stream goes through it.
+///
+/// In the order of its fields: every launch looks at the first.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Ferry {
+    /// How many parts the transfers have, to be read without their lock.
+    parts: AtomicUsize,
     /// There once it was needed.
     block: Mutex<Option<Block>>,
     /// Transfers that are not known to be done: their operations, and how many parts they have.
     transfers: Mutex<VecDeque<(u64, usize)>>,
-    /// How many parts those have, to be read without the lock.
-    parts: AtomicUsize,
 }
 
 /// Where the parts of one transfer go through.

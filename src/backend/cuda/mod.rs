@@ -80,22 +80,25 @@ pub struct Cuda {
 }
 
 /// What everything of one device shares. Lives until the last of it is gone and the device is idle.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C)]
 pub(crate) struct Machine {
+    in_flight: u64,
+    pub(crate) late: Arc<Late>,
+    pub(crate) watch: Watch,
     pub(crate) context: Context,
     pub(crate) poison: Arc<Poison>,
     pub(crate) events: Events,
     pub(crate) fill: Fill,
     pub(crate) store: Store,
-    pub(crate) late: Arc<Late>,
     pub(crate) idle: Idle,
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
-    pub(crate) watch: Watch,
     pub(crate) retirement: Retirement,
     /// Where compiled kernels are kept, if anywhere.
     #[cfg(feature = "nvrtc")]
     pub(crate) cache: Option<cache::Cache>,
     limits: Limits,
-    in_flight: u64,
 }
 
 /// Options of a CUDA device.

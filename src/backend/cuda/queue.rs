@@ -27,22 +27,25 @@ pub struct CudaQueue {
 }
 
 /// What outlives the queue, until the device is done with it.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C, align(64))]
 pub(crate) struct Shared {
-    pub(crate) index: u32,
     stream: sys::CUstream,
-    counter: Counter,
     /// The last operation whose calls to the driver are made.
     submitted: AtomicU64,
     /// An operation that was found done: no launch need look at what the device writes while this one will do.
     passed: AtomicU64,
-    /// The last operation after which the stream writes the counter.
-    published: Mutex<u64>,
     /// A copy of `published`, to be read without its lock.
     announced: AtomicU64,
     /// After how many of the next operations the counter is written.
     precise: AtomicU32,
-    pub(crate) landings: Landings,
+    pub(crate) index: u32,
     pub(crate) ferry: Ferry,
+    counter: Counter,
+    /// The last operation after which the stream writes the counter.
+    published: Mutex<u64>,
+    pub(crate) landings: Landings,
 }
 
 // SAFETY: field by field. `stream` names an object of the driver, which any thread may use; the counter owns its page, as
