@@ -50,10 +50,8 @@ impl<'a, B: Backend> Route<'a, B> {
             core.command.args = core.device.slot(core.slot).spares.take();
         }
         let Some(guard) = window else { return Ok(Route { core, window: None, warm_up: None }) };
-        // In this order: a window that an eviction closes in between would else look like one that executes.
-        let records = guard.is_recording();
         guard.check()?;
-        let (window, warm_up) = if records { (Some(guard), None) } else { (None, Some(guard)) };
+        let (window, warm_up) = if guard.has_begun() { (Some(guard), None) } else { (None, Some(guard)) };
         Ok(Route { core, window, warm_up })
     }
 
