@@ -12,8 +12,9 @@
 //! in bursts, before which both sides have waited alike; but a call into a full queue waits for the device, so that the
 //! bursts are of a size that fits. Both sides work on the same memory: a short kernel is up to a sixth slower on memory that
 //! is further away from it. What recording costs without instantiation is a
-//! difference: of recording, and of instantiating a graph of the same nodes and edges, in the same rounds. Where there is
-//! no device, nothing is measured and that is printed.
+//! difference, of recording and of instantiating a graph of the same nodes and edges in the same round, of which the median
+//! of many rounds is printed with its interval: where instantiation is most of it, the interval says what is known. Where
+//! there is no device, nothing is measured and that is printed.
 
 #![allow(unsafe_code, reason = "the driver's own calls")]
 
@@ -121,7 +122,7 @@ impl Raw {
 
     /// A chain of so many kernel nodes, made one by one.
     fn chain(&self, nodes: u64) -> sys::CUgraph {
-        let (mut graph, mut last) = (std::ptr::null_mut(), Vec::new());
+        let (mut graph, mut last, mut before) = (std::ptr::null_mut(), [std::ptr::null_mut()], 0);
         // SAFETY: a place for a handle; no other flags than 0 exist.
         ok(unsafe { sys::cuGraphCreate(&mut graph, 0) });
         let (mut x, mut n) = (self.chains[0], self.n);
@@ -143,8 +144,8 @@ impl Raw {
         for _ in 0..nodes {
             let mut added = std::ptr::null_mut();
             // SAFETY: a place for a handle, nodes of this graph, and the kernel's two parameters.
-            ok(unsafe { sys::cuGraphAddKernelNode_v2(&mut added, graph, last.as_ptr(), last.len(), &node) });
-            last = vec![added];
+            ok(unsafe { sys::cuGraphAddKernelNode_v2(&mut added, graph, last.as_ptr(), before, &node) });
+            (last, before) = ([added], 1);
         }
         graph
     }
@@ -359,47 +360,127 @@ fn replays(device: &Device<Cuda>, nodes: u64, chains: u64, len: u64) {
 /// How many replays come before each wait.
 const BURSTS: [u64; 2] = [1, 16];
 
+/// The times of one thing, in nanoseconds, ascending.
+struct Times(Vec<f64>);
+
+impl Times {
+    fn of(times: impl Iterator<Item = f64>) -> Self {
+        let mut times: Vec<f64> = times.collect();
+        times.sort_by(f64::total_cmp);
+        Times(times)
+    }
+
+    fn median(&self) -> f64 {
+        self.0[self.0.len() / 2]
+    }
+
+    /// Between which of the times the median of all that might have been measured lies, in 95 of 100 cases.
+    fn interval(&self) -> (f64, f64) {
+        let count = self.0.len() as f64;
+        let rank = |by: f64| (count / 2.0 + by * 0.98 * count.sqrt()).clamp(0.0, count - 1.0) as usize;
+        (self.0[rank(-1.0)], self.0[rank(1.0)])
+    }
+}
+
+/// What one round took, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    /// The stream capture, and making what it gave executable.
+    capture: f64,
+    instantiate: f64,
+    /// Making a graph like ours by the driver's own calls, one a node, and making it executable.
+    build: f64,
+    chain: f64,
+    /// Recording ours, which makes it executable as its last step.
+    record: f64,
+    allocations: u64,
+}
+
+/// Recording `nodes` nodes, each thing once a round.
+///
+/// What a round made lives until the end of its batch, and the next one waits until our library has given its graphs back,
+/// which it does on a thread of its own, in the driver's way.
 fn records(device: &Device<Cuda>, nodes: u64) {
-    let ours = RefCell::new(Ours::new(device, 64));
-    let raw = Raw::new(&ours.borrow());
-    let (raw_graph, exec, graph) =
-        (Cell::new(std::ptr::null_mut()), Cell::new(std::ptr::null_mut()), Cell::new(None));
-    // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
-    let destroy = || ok(unsafe { sys::cuGraphExecDestroy(exec.get()) });
-    // SAFETY: a live graph, used here for the last time.
-    let forget = || ok(unsafe { sys::cuGraphDestroy(raw_graph.get()) });
-    let mut record = || graph.set(Some(ours.borrow_mut().record(nodes as usize, 1)));
-    let mut forget_ours = || drop(graph.take());
+    const BATCH: usize = 8;
+    const GIVEN_BACK: Duration = Duration::from_millis(20);
+    let mut ours = Ours::new(device, 64);
+    let raw = Raw::new(&ours);
+    let (mut rounds_of, mut execs, mut graphs) = (Vec::new(), Vec::new(), Vec::new());
+    let batches = if support::is_smoke() { 1 } else { (40_000 / nodes).clamp(6, 60) };
+    for _ in 0..batches {
+        for turn in 0..BATCH {
+            let mut round = Round::default();
+            for step in 0..3 {
+                match (step + turn) % 3 {
+                    0 => {
+                        let (captured, graph) = timed(|| raw.capture(nodes, 1));
+                        let (instantiated, exec) = timed(|| raw.instantiate(graph));
+                        execs.push(exec);
+                        (round.capture, round.instantiate) = (captured, instantiated);
+                    }
+                    1 => {
+                        let (built, graph) = timed(|| raw.chain(nodes));
+                        let (chain, exec) = timed(|| raw.instantiate(graph));
+                        execs.push(exec);
+                        (round.build, round.chain) = (built, chain);
+                    }
+                    _ => {
+                        let before = Allocations::now();
+                        let (record, graph) = timed(|| ours.record(nodes as usize, 1));
+                        round.allocations = before.since().process;
+                        graphs.push(graph);
+                        round.record = record;
+                    }
+                }
+            }
+            rounds_of.push(round);
+        }
+        // SAFETY: a live executable, used here for the last time; none of its launches is in flight.
+        execs.drain(..).for_each(|exec| ok(unsafe { sys::cuGraphExecDestroy(exec) }));
+        graphs.clear();
+        std::thread::sleep(GIVEN_BACK);
+    }
+    report_records(nodes, rounds_of.get(BATCH..).unwrap_or(&rounds_of));
+}
 
-    let capture = || exec.set(raw.instantiate(raw.capture(nodes, 1)));
-    let raw_side = Side::new("stream capture, cuGraphInstantiate", capture, destroy);
-    let our_side = Side::new("record", &mut record, &mut forget_ours);
-    compare(
-        &format!("recording and ending {nodes} nodes, instantiated"),
-        "node",
-        nodes,
-        [raw_side, our_side],
+/// How long `run` takes, in nanoseconds, and what it gives.
+fn timed<T>(run: impl FnOnce() -> T) -> (f64, T) {
+    let started = Instant::now();
+    let made = run();
+    (started.elapsed().as_nanos() as f64, made)
+}
+
+fn report_records(nodes: u64, rounds: &[Round]) {
+    let times = |of: fn(&Round) -> f64| Times::of(rounds.iter().map(|round| of(round) / nodes as f64));
+    let (capture, without) = (times(|round| round.capture), times(|round| round.record - round.chain));
+    let (both, record) = (times(|round| round.capture + round.instantiate), times(|round| round.record));
+    let allocations = rounds.iter().map(|round| round.allocations).min().unwrap_or_default();
+    let count = rounds.len();
+    println!(
+        "\nrecording and ending {nodes} nodes: nanoseconds a node, medians of {count} rounds (95% intervals)"
     );
-
-    let capture = || raw_graph.set(raw.capture(nodes, 1));
-    let raw_side = Side::new("stream capture", capture, forget);
-    let our_side = Side::new("record", &mut record, &mut forget_ours);
-    let title = format!("recording and ending {nodes} nodes, ours alone instantiated");
-    let [captured, recorded] = compare(&title, "node", nodes, [raw_side, our_side]);
-
-    let chain = Cell::new(raw.chain(nodes));
-    let instantiate = || exec.set(raw.instantiate(chain.get()));
-    let again = || {
-        destroy();
-        chain.set(raw.chain(nodes));
-    };
-    let raw_side = Side::new("cuGraphInstantiate of such a graph", instantiate, again);
-    let our_side = Side::new("record", &mut record, &mut forget_ours);
-    let title = format!("instantiating {nodes} nodes, against all of recording them");
-    let [instantiated, again] = compare(&title, "node", nodes, [raw_side, our_side]);
-    let without = recorded.and(again).enqueued - instantiated.enqueued;
-    let ratio = without / captured.enqueued;
-    println!("without instantiation: {without:.0} against {:.0} ({ratio:.2})", captured.enqueued);
+    for (name, raw, ours) in
+        [("with instantiation", &both, &record), ("without instantiation", &capture, &without)]
+    {
+        let ((raw_low, raw_high), (low, high)) = (raw.interval(), ours.interval());
+        let (raw, ours) = (raw.median(), ours.median());
+        println!(
+            "{name:<22} captured {raw:>8.0} ({raw_low:.0} to {raw_high:.0})   recorded {ours:>8.0} ({low:.0} to {high:.0})   {:.2} ({:.2} to {:.2})",
+            ours / raw,
+            low / raw_high,
+            high / raw_low
+        );
+    }
+    let build = times(|round| round.build);
+    let (low, high) = build.interval();
+    println!("the driver's own calls  a call a node {:>5.0} ({low:.0} to {high:.0})", build.median());
+    let least = |of: fn(&Round) -> f64| times(of).0[0];
+    let without = least(|round| round.record) - least(|round| round.chain);
+    let captured = least(|round| round.capture);
+    println!(
+        "least of each          captured {captured:>8.0}   recorded {without:>8.0}   {:.2}   {allocations} allocations",
+        without / captured
+    );
 }
 
 fn main() {

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::hint::cold_path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -51,7 +52,11 @@ pub(crate) fn shielded(run: impl FnOnce()) {
 /// Refuses `operation` inside a kernel or a host callback.
 #[inline]
 pub(crate) fn refuse(operation: &'static str) -> Result<()> {
-    if inside() { Err(Error::InCallback { operation }) } else { Ok(()) }
+    if inside() {
+        cold_path();
+        return Err(Error::InCallback { operation });
+    }
+    Ok(())
 }
 
 /// What a panic said.

@@ -129,13 +129,18 @@ impl<B: Backend> DeviceOptions<B> {
 }
 
 /// What everything made on a device shares.
+///
+/// In the order of its fields, those of a launch first and side by side: a launch comes after a driver that has emptied the
+/// nearest caches, and each line of them that it needs takes as long as a dozen instructions.
+#[repr(C)]
 pub(crate) struct DeviceCore<B: Backend> {
     pub(crate) id: u32,
-    pub(crate) backend: B,
-    pub(crate) limits: Limits,
     pub(crate) zeroing: Zeroing,
     pub(crate) poison: Arc<Poison>,
+    pub(crate) backend: B,
     pub(crate) slots: Box<[Slot<B>]>,
+    pub(crate) pending_limit: Limit,
+    pub(crate) limits: Limits,
     /// Taken before any slot's lock by whoever must look beyond its own slot (see [`crate::order`]).
     pub(crate) order: Mutex<()>,
     pub(crate) captures: DeviceCaptures,
@@ -143,7 +148,6 @@ pub(crate) struct DeviceCore<B: Backend> {
     pub(crate) windows: Mutex<Vec<Arc<Window<B>>>>,
     pub(crate) memory: Memory<B>,
     pub(crate) staging: Staging,
-    pub(crate) pending_limit: Limit,
     /// Whose the device's own operations are, such as moves.
     pub(crate) by: Submitter,
     /// What raw sections share that name no token of their own; made for the first of them.
@@ -152,19 +156,21 @@ pub(crate) struct DeviceCore<B: Backend> {
     allocations: AtomicU64,
 }
 
-/// One of the backend's queues, and what belongs to it.
+/// One of the backend's queues, and what belongs to it. In the order of its fields, as [`DeviceCore`] is.
+#[repr(C, align(64))]
 pub(crate) struct Slot<B: Backend> {
     lane: Mutex<Lane>,
     pub(crate) queue: B::Queue,
+    /// What the lane's drop queue holds.
+    pub(crate) backlog: Backlog,
     pub(crate) spares: Arc<Spares<B>>,
     pub(crate) pool: Mutex<Pool<B>>,
     pub(crate) tables: Mutex<Tables<B>>,
-    /// What the lane's drop queue holds.
-    pub(crate) backlog: Backlog,
 }
 
 /// What a slot's lock guards: the numbering of its operations, and the records of all that the slot owns.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Lane {
     /// The last operation that was enqueued.
     pub(crate) seq: u64,

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,30 +110,36 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         });
         let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
         let of = &mut *route.core;
-        lengths(params, &of.uses, &of.tables, &mut of.scalars);
+        lengths(params, &of.uses, &of.tables, &mut of.command.args.scalars);
         let loaded = &kernel.loaded;
         let device = &route.core.device;
         if loaded.device != device.id {
+            cold_path();
             let (expected, found) = (device.id, loaded.device);
-            problem = Some(Error::WrongDevice { operation: "launch", object: "kernel", expected, found });
+            let error = Error::WrongDevice { operation: "launch", object: "kernel", expected, found };
+            problem = Some(Box::new(error));
         }
-        problem = problem.or_else(|| route.core.tables.problem(&loaded.name));
+        problem = problem.or_else(|| route.core.tables.problem(&loaded.name).map(Box::new));
         let extent = match grid.resolve(&loaded.name, loaded.block, &device.limits) {
             Ok(None) if problem.is_none() => return Ok(()),
             Ok(extent) => extent,
             Err(error) => {
-                problem.get_or_insert(error);
+                cold_path();
+                problem.get_or_insert_with(|| Box::new(error));
                 None
             }
         };
         let extent = extent.unwrap_or_else(crate::kernel::Extent::nothing);
         if problem.is_none() && B::runs_in_chunks(&loaded.code) {
-            problem = chunkable::<S, B>(&loaded.name, &route.core.uses, extent.outer()).err();
+            let chunkable = chunkable::<S, B>(&loaded.name, &route.core.uses, extent.outer());
+            problem = chunkable.err().map(Box::new);
         }
         if problem.is_none() && !kernel.checks.is_empty() {
+            cold_path();
             let of = &*route.core;
             let length = |param| elements(params, param, &of.uses, &of.tables);
-            problem = kernel.checks.run(&loaded.name, extent, Facts::new(&length, &of.scalars)).err();
+            let facts = Facts::new(&length, &of.command.args.scalars);
+            problem = kernel.checks.run(&loaded.name, extent, facts).err().map(Box::new);
         }
         let kernel = loaded.clone();
         route.perform("launch", Job(What::Launch { kernel, extent }), Kind::Plain, problem).map(drop)
@@ -150,7 +157,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     {
         let (from, to) = (from.source(), to.target());
         let mut route = self.route("copy")?;
-        let mut problem = mismatch("copy", from.len(), to.len());
+        let mut problem = mismatch("copy", from.len(), to.len()).map(Box::new);
         let gathered = route.gather("copy", |into| {
             into.buffer(from, Access::Read);
             into.buffer(to, Access::Write);
@@ -257,8 +264,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             None => submit::replay(route.core, &graph.core, None).map(drop),
             Some(guard) => guard.record(|recorder| {
                 recorder.refuse_if_doomed("embed")?;
-                let list = &graph.core.list;
-                recorder.embed(&graph.core.members, &list.nodes, &list.uses, &list.scalars)
+                recorder.embed(&graph.core.members, &graph.core.list)
             }),
         }
     }

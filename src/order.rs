@@ -64,6 +64,7 @@ impl Marks {
         self.0.push(mark);
     }
 
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -72,10 +73,12 @@ impl Marks {
         self.0.retain(|mark| keep(*mark));
     }
 
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Mark> + '_ {
         self.0.iter().copied()
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -295,10 +298,12 @@ impl Owner {
         Owner(AtomicU32::new(slot))
     }
 
+    #[inline]
     pub(crate) fn is(&self, slot: u32) -> bool {
         self.get() == slot
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> u32 {
         // Relaxed: read either under the lock of the slot that it names, or under the order lock; both locks carry
         // every change. A stale value read before either is only a guess, and is read again under them.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::Fault;
@@ -19,6 +20,7 @@ impl Poison {
         let _ = self.0.set(Arc::new(fault));
     }
 
+    #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.0.get().is_some()
     }
@@ -26,10 +28,11 @@ impl Poison {
     /// `DeviceLost` with the first fault, once poisoned.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        match self.error() {
-            Some(error) => Err(error),
-            None => Ok(()),
+        if self.is_set() {
+            cold_path();
+            return self.error().map_or(Ok(()), Err);
         }
+        Ok(())
     }
 
     pub(crate) fn error(&self) -> Option<Error> {

@@ -214,7 +214,7 @@ pub(crate) fn enqueue<B: HasRaw, A: RawArgs<B>, K: Send + 'static>(
         route.core.uses.push(state.used().0);
     }
     // Until all is enqueued or recorded, the addresses are good.
-    let held = gathered.map_or_else(|| Held::new(&route), Err);
+    let held = gathered.map_or_else(|| Held::new(&route), |error| Err(*error));
     let captured = held.and_then(|held| {
         let runs = if route.window.is_some() { Runs::Replayed } else { Runs::Once };
         let addresses = A::addresses(&mut Places(held.places.iter()));
@@ -229,7 +229,7 @@ pub(crate) fn enqueue<B: HasRaw, A: RawArgs<B>, K: Send + 'static>(
             outcome.map(drop)
         }
         // Whatever job it is that does not run: what it was to write is not written.
-        Err(error) => route.perform("raw", Job(Work::Copy), Kind::Plain, Some(error)).map(drop),
+        Err(error) => route.perform("raw", Job(Work::Copy), Kind::Plain, Some(Box::new(error))).map(drop),
     }
 }
 

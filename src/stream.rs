@@ -7,7 +7,7 @@ use std::sync::Arc;
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
 use crate::backend::host::Host;
-use crate::backend::{ArgBlock, Backend, Submitter};
+use crate::backend::{Backend, Command, Submitter};
 use crate::callback;
 use crate::capture::options::CaptureOptions;
 use crate::capture::recorder::Recorder;
@@ -57,22 +57,24 @@ pub struct Stream<P: Phase = NoCapture, B: Backend = Host> {
 }
 
 /// What a stream is in every phase. Never lent to a user: two of them could be swapped under each other's phase.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C)]
 pub struct StreamCore<B: Backend> {
     pub(crate) device: Arc<DeviceCore<B>>,
-    pub(crate) id: StreamId,
     pub(crate) slot: u32,
-    pub(crate) by: Submitter,
+    pub(crate) mode: AllocationMode,
     /// The last operation of this stream in its slot.
     pub(crate) last: u64,
-    pub(crate) mode: AllocationMode,
-    /// The room of the last recording, for the next one.
-    pub(crate) spare: Recorder<B>,
     /// What the operation at hand uses; empty between operations.
     pub(crate) uses: Vec<UseOf<B>>,
-    pub(crate) scalars: Vec<u8>,
+    /// The operation at hand, with its scalars; between operations the room for the next one's arguments.
+    pub(crate) command: Command<B>,
     pub(crate) tables: Gathered,
-    /// What the last operation had its arguments in, where the backend did not keep it.
-    pub(crate) block: ArgBlock<B>,
+    pub(crate) by: Submitter,
+    pub(crate) id: StreamId,
+    /// The room of the last recording, for the next one.
+    pub(crate) spare: Recorder<B>,
 }
 
 impl<P: Phase, B: Backend> Stream<P, B> {
@@ -116,9 +118,8 @@ impl<B: Backend> Stream<NoCapture, B> {
             mode: AllocationMode::default(),
             spare: Recorder::default(),
             uses: Vec::new(),
-            scalars: Vec::new(),
             tables: Gathered::default(),
-            block: ArgBlock::default(),
+            command: Command::taken(),
         };
         Self::assemble(Box::new(core), ())
     }

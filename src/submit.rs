@@ -2,13 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
 use crate::backend::command::{Stamp, Work};
-use crate::backend::{ArgBlock, Backend, Command, Job, Region, Submitter, Waiter};
+use crate::backend::{Backend, Command, Job, Region, Submitter, Waiter};
 use crate::capture::recorder::Kind;
 use crate::capture::window::WindowGuard;
 use crate::device::{DeviceCore, Lane};
@@ -19,6 +20,9 @@ use crate::order::{self, Mark, Marks};
 use crate::profile::Stamps;
 use crate::stream::StreamCore;
 use crate::upload;
+
+/// What is wrong with an operation, if anything is. A pointer, which is handed from step to step: errors are large.
+pub(crate) type Problem = Option<Box<Error>>;
 
 /// Where an operation of a stream goes: to the device, or into the open window.
 pub struct Route<'a, B: Backend> {
@@ -39,13 +43,15 @@ impl<'a, B: Backend> Route<'a, B> {
         crate::callback::refuse(operation)?;
         core.device.poison.check()?;
         core.uses.clear();
-        core.scalars.clear();
+        core.command.args.scalars.clear();
         core.tables.clear();
+        if core.command.args.regions.capacity() == 0 {
+            cold_path();
+            core.command.args = core.device.slot(core.slot).spares.take();
+        }
         let Some(guard) = window else { return Ok(Route { core, window: None, warm_up: None }) };
-        // In this order: a window that an eviction closes in between would else look like one that executes.
-        let records = guard.is_recording();
         guard.check()?;
-        let (window, warm_up) = if records { (Some(guard), None) } else { (None, Some(guard)) };
+        let (window, warm_up) = if guard.has_begun() { (Some(guard), None) } else { (None, Some(guard)) };
         Ok(Route { core, window, warm_up })
     }
 
@@ -55,8 +61,9 @@ impl<'a, B: Backend> Route<'a, B> {
         &mut self,
         operation: &'static str,
         collect: impl FnOnce(&mut Gather<'_, B>),
-    ) -> Option<Error> {
-        let StreamCore { device, uses, scalars, tables, .. } = &mut *self.core;
+    ) -> Problem {
+        let StreamCore { device, uses, command, tables, .. } = &mut *self.core;
+        let scalars = &mut command.args.scalars;
         let mut gather = Gather { device: device.id, operation, uses, scalars, tables, error: None };
         collect(&mut gather);
         gather.error
@@ -72,10 +79,10 @@ impl<'a, B: Backend> Route<'a, B> {
         operation: &'static str,
         job: Job<B>,
         kind: Kind,
-        problem: Option<Error>,
+        problem: Problem,
     ) -> Result<Option<Mark>> {
         match self.window {
-            Some(guard) => self.record(guard, operation, &job, kind, problem).map(|()| None),
+            Some(guard) => self.record(guard, operation, job, kind, problem).map(|()| None),
             None => self.execute(operation, job, problem).map(Some),
         }
     }
@@ -98,32 +105,36 @@ impl<'a, B: Backend> Route<'a, B> {
         &mut self,
         guard: &WindowGuard<B>,
         operation: &'static str,
-        job: &Job<B>,
+        job: Job<B>,
         kind: Kind,
-        problem: Option<Error>,
+        problem: Problem,
     ) -> Result<()> {
         guard.record(|recorder| {
             recorder.refuse_if_doomed(operation)?;
             if let Some(error) = problem {
-                return Err(recorder.fail(error));
+                return Err(recorder.fail(*error));
             }
             upload::record(self.core, recorder);
-            let (uses, scalars) = (&self.core.uses, &self.core.scalars);
+            let (uses, scalars) = (&self.core.uses, &self.core.command.args.scalars);
             recorder.append(guard.window.id, operation, job, kind, uses, scalars)
         })
     }
 
     #[inline]
-    fn execute(&mut self, operation: &'static str, job: Job<B>, problem: Option<Error>) -> Result<Mark> {
+    fn execute(&mut self, operation: &'static str, job: Job<B>, problem: Problem) -> Result<Mark> {
         let core = &mut *self.core;
         core.device.backend.throttle(&core.device.slot(core.slot).queue);
         drops::make_room(&core.device, core.slot);
         let problem = match problem {
-            None if !core.tables.is_empty() => upload::bring(core, self.warm_up).err(),
+            None if !core.tables.is_empty() => {
+                cold_path();
+                upload::bring(core, self.warm_up).err().map(Box::new)
+            }
             problem => problem,
         };
-        let StreamCore { device, slot, uses, scalars, by, last, block, .. } = core;
-        Sender { device, slot: *slot, by, last, block }.send(operation, job, uses, scalars, problem)
+        let StreamCore { device, slot, uses, by, last, command, .. } = core;
+        command.job = job;
+        Sender { device, slot: *slot, by, last }.send(operation, command, uses, problem)
     }
 }
 
@@ -133,35 +144,28 @@ pub(crate) struct Sender<'c, B: Backend> {
     pub(crate) slot: u32,
     pub(crate) by: &'c Submitter,
     pub(crate) last: &'c mut u64,
-    /// Room for the arguments.
-    pub(crate) block: &'c mut ArgBlock<B>,
 }
 
 impl<B: Backend> Sender<'_, B> {
-    /// Enqueues one operation, or, with a `problem`, that it failed. Never waits for room in the queue.
+    /// Enqueues one operation, which has all but its regions, or, with a `problem`, that it failed. Never waits for room in
+    /// the queue. What is left of `command` has nothing in it, and the room of its arguments, if the backend keeps none.
     #[inline]
     pub(crate) fn send(
         self,
         operation: &'static str,
-        job: Job<B>,
+        command: &mut Command<B>,
         uses: &[UseOf<B>],
-        scalars: &[u8],
-        problem: Option<Error>,
+        problem: Problem,
     ) -> Result<Mark> {
-        let Sender { device, slot, by, last, block } = self;
+        let Sender { device, slot, by, last } = self;
         let mut lane = enter(device, slot, uses);
-        device.poison.check()?;
-        let mut args = std::mem::take(block);
-        if args.regions.capacity() == 0 {
-            args = device.slot(slot).spares.take();
-        }
-        args.scalars.extend_from_slice(scalars);
+        device.poison.check().inspect_err(|_| command.clear())?;
         let mark = Mark { slot, seq: lane.seq + 1 };
         let mut step = Step { device, mark, waits: Marks::default(), problem };
-        step.resolve(operation, uses, &mut args);
+        step.resolve(operation, uses, command);
         step.wait();
-        let kept = Kept::of(&job);
-        let failed = step.submit(by, Command { job, args }, block);
+        let kept = Kept::of(&command.job);
+        let failed = step.submit(by, command);
         (lane.seq, *last) = (mark.seq, mark.seq);
         // What failed to enqueue is nothing that the device touches.
         let kept = kept.filter(|_| failed.is_none());
@@ -171,7 +175,10 @@ impl<B: Backend> Sender<'_, B> {
             passed.let_go(&device.staging);
         }
         match failed {
-            Some(error) => Err(error),
+            Some(error) => {
+                cold_path();
+                Err(*error)
+            }
             None => Ok(mark),
         }
     }
@@ -192,6 +199,16 @@ fn enter<'d, B: Backend>(device: &'d DeviceCore<B>, slot: u32, uses: &[UseOf<B>]
         return lane;
     }
     drop(lane);
+    enter_others(device, slot, uses)
+}
+
+/// [`enter`], where the slot does not own all of them yet, or a graph may be among them.
+#[cold]
+fn enter_others<'d, B: Backend>(
+    device: &'d DeviceCore<B>,
+    slot: u32,
+    uses: &[UseOf<B>],
+) -> MutexGuard<'d, Lane> {
     order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)))
 }
 
@@ -210,7 +227,7 @@ struct Step<'d, B: Backend> {
     device: &'d DeviceCore<B>,
     mark: Mark,
     waits: Marks,
-    problem: Option<Error>,
+    problem: Problem,
 }
 
 impl<B: Backend> Step<'_, B> {
@@ -220,8 +237,9 @@ impl<B: Backend> Step<'_, B> {
     /// Written down before it is enqueued: nobody looks before the slot's lock is free. An operation that uses bytes twice
     /// then meets its own mark, which is one of its own slot.
     #[inline]
-    fn resolve(&mut self, operation: &'static str, uses: &[UseOf<B>], args: &mut ArgBlock<B>) {
+    fn resolve(&mut self, operation: &'static str, uses: &[UseOf<B>], command: &mut Command<B>) {
         let Step { device, mark, waits, .. } = self;
+        let regions = &mut command.args.regions;
         for used in uses {
             let mut state = used.alloc.state.lock();
             let (range, access) = (used.range(), used.access);
@@ -230,9 +248,12 @@ impl<B: Backend> Step<'_, B> {
                 Ok(_) if used.alloc.is_token => {}
                 Ok(contents) => {
                     let contents = contents.filter(|_| !range.is_empty()).cloned();
-                    args.regions.push(Region { contents, start: range.start, end: range.end, access });
+                    regions.push(Region { contents, start: range.start, end: range.end, access });
                 }
-                Err(error) => _ = self.problem.get_or_insert(error),
+                Err(error) => {
+                    cold_path();
+                    self.problem.get_or_insert_with(|| Box::new(error));
+                }
             }
             // What uses no byte waits for nobody.
             if range.is_empty() {
@@ -251,23 +272,27 @@ impl<B: Backend> Step<'_, B> {
     #[inline]
     fn wait(&mut self) {
         if let Err(error) = wait_for(self.device, self.mark.slot, &self.waits) {
-            self.problem.get_or_insert(error);
+            self.problem.get_or_insert_with(|| Box::new(error));
         }
     }
 
-    /// Enqueues the command, or that it failed; returns the failure. Where the backend keeps no arguments, their room goes
-    /// back to `block`.
+    /// Enqueues the command, or that it failed; returns the failure.
     #[inline]
-    fn submit(self, by: &Submitter, mut command: Command<B>, block: &mut ArgBlock<B>) -> Option<Error> {
+    fn submit(self, by: &Submitter, command: &mut Command<B>) -> Problem {
         let Step { device, mark: Mark { slot, seq }, problem, .. } = self;
         let queue = &device.slot(slot).queue;
         let problem = problem.or_else(|| {
-            let fault = device.backend.submit(queue, seq, by, &mut command).err()?;
-            Some(device.poison.absorb(fault))
+            let fault = device.backend.submit(queue, seq, by, command).err()?;
+            cold_path();
+            Some(Box::new(device.poison.absorb(fault)))
         });
         match &problem {
-            Some(error) => device.backend.submit_failure(queue, seq, command, root_of(error)),
-            None => *block = command.args.emptied(),
+            Some(error) => {
+                cold_path();
+                let command = std::mem::replace(command, Command::taken());
+                device.backend.submit_failure(queue, seq, command, root_of(error));
+            }
+            None => command.clear(),
         }
         problem
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::backend::{Backend, Command, Region};
+use crate::backend::{Backend, CommandRef, Region};
 use crate::error::Error;
 use crate::layout::Pitch;
 
@@ -168,12 +168,12 @@ fn cut(ranges: &mut Vec<(Range<usize>, Arc<Error>)>, holes: &Bytes) {
 
 /// Whether nothing that `command` uses is tainted, so that there is nothing to [`admit`] or [`settle`].
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-pub(crate) fn is_clean<B: Backend>(command: &Command<B>) -> bool {
+pub(crate) fn is_clean<B: Backend>(command: CommandRef<'_, B>) -> bool {
     command.args.regions.iter().flat_map(|region| &region.contents).all(|contents| contents.taint.is_clean())
 }
 
 /// The root cause that forbids `command` to run, if a byte that it reads is tainted.
-pub(crate) fn admit<B: Backend>(command: &Command<B>) -> Option<Arc<Error>> {
+pub(crate) fn admit<B: Backend>(command: CommandRef<'_, B>) -> Option<Arc<Error>> {
     let pitch = command.job.pitch();
     command.args.regions.iter().filter(|region| reads(region, pitch)).find_map(|region| {
         let contents = region.contents.as_ref()?;
@@ -182,7 +182,7 @@ pub(crate) fn admit<B: Backend>(command: &Command<B>) -> Option<Arc<Error>> {
 }
 
 /// After a command that ran: what it fully wrote is clean.
-pub(crate) fn settle<B: Backend>(command: &Command<B>) {
+pub(crate) fn settle<B: Backend>(command: CommandRef<'_, B>) {
     let pitch = command.job.pitch();
     for region in command.args.regions.iter().filter(|region| !reads(region, pitch)) {
         if let Some(contents) = &region.contents {
@@ -192,7 +192,7 @@ pub(crate) fn settle<B: Backend>(command: &Command<B>) {
 }
 
 /// After a command that failed or was skipped: everything that it was to write carries `cause`.
-pub(crate) fn fail<B: Backend>(command: &Command<B>, cause: &Arc<Error>) {
+pub(crate) fn fail<B: Backend>(command: CommandRef<'_, B>, cause: &Arc<Error>) {
     let pitch = command.job.pitch();
     for region in command.args.regions.iter().filter(|region| region.access.writes()) {
         if let Some(contents) = &region.contents {

@@ -20,7 +20,7 @@ use crate::memory::staging::{OwnedBytes, Room, Staged};
 use crate::order::Mark;
 use crate::readback::{ReadFuture, Readback, elements, landed};
 use crate::stream::StreamCore;
-use crate::submit::{self, Route};
+use crate::submit::{self, Problem, Route};
 
 /// Host memory with elements of type `T`, for [`Enqueue::write`](crate::Enqueue::write): borrowed, to be copied before
 /// the call returns (`&[T]`, `&[T; N]`, `&Vec<T>` and their like), or handed over, to be kept as it is until the device
@@ -139,7 +139,7 @@ pub(crate) fn write<T: Element, B: Backend>(
     to: Slice<'_, T, B>,
     data: impl HostData<T>,
 ) -> Result<()> {
-    let problem = mismatch("write", data.len(), to.len());
+    let problem = mismatch("write", data.len(), to.len()).map(Box::new);
     put(route, "write", to, data, None, Access::Write, problem)
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn write_pitched<T: Element, B: Backend>(
     data: impl HostData<T>,
 ) -> Result<()> {
     const OPERATION: &str = "write_pitched";
-    let problem = mismatch(OPERATION, data.len(), layout.len());
+    let problem = mismatch(OPERATION, data.len(), layout.len()).map(Box::new);
     match to.slice(..layout.span()) {
         Ok(rows) => {
             let pitch = layout.pitch::<T>();
@@ -160,7 +160,7 @@ pub(crate) fn write_pitched<T: Element, B: Backend>(
             put(route, OPERATION, rows, data, pitch, access, problem)
         }
         // Which bytes were meant is not known, so that all of them count as unwritten.
-        Err(error) => put(route, OPERATION, to, data, None, Access::Write, problem.or(Some(error))),
+        Err(error) => put(route, OPERATION, to, data, None, Access::Write, problem.or(Some(Box::new(error)))),
     }
 }
 
@@ -171,7 +171,7 @@ fn put<T: Element, B: Backend>(
     data: impl HostData<T>,
     pitch: Option<Pitch>,
     access: Access,
-    problem: Option<Error>,
+    problem: Problem,
 ) -> Result<()> {
     let problem = problem.or(route.gather(operation, |into| into.buffer(to, access)));
     if to.is_empty() && problem.is_none() {

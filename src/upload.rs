@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::backend::command::Work;
-use crate::backend::{Backend, Job};
+use crate::backend::{Backend, Command, Job};
 use crate::capture::recorder::Recorder;
 use crate::capture::window::WindowGuard;
 use crate::error::Result;
@@ -22,7 +22,7 @@ use crate::submit::Sender;
 /// # Errors
 /// What reserving and uploading say. The cache is as it was; what was uploaded before stays.
 pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&WindowGuard<B>>) -> Result<()> {
-    let StreamCore { device, slot, by, last, tables, uses, block, .. } = core;
+    let StreamCore { device, slot, by, last, tables, uses, .. } = core;
     let keep = if warm_up.is_some() { Keep::Window } else { Keep::Usual };
     for (place, table) in tables.iter() {
         let known = device.slot(*slot).tables.lock().find(table);
@@ -31,7 +31,7 @@ pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&Windo
             None => {
                 let contents: Arc<[u8]> = table.into();
                 let alloc = Allocation::table(device, *slot, table.len())?;
-                write(Sender { device, slot: *slot, by, last, block }, "launch", &alloc, &contents)?;
+                write(Sender { device, slot: *slot, by, last }, "launch", &alloc, &contents)?;
                 if keep.admits(table.len()) {
                     let leaving = device.slot(*slot).tables.lock().insert(contents, alloc.clone());
                     drop(leaving);
@@ -74,9 +74,9 @@ pub(crate) fn constants<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Rec
     if contents.is_empty() {
         return Ok(());
     }
-    let StreamCore { device, slot, by, last, block, .. } = core;
+    let StreamCore { device, slot, by, last, .. } = core;
     let alloc = Allocation::placed(device, *slot, contents.len(), AllocationMode::Pooled, None)?;
-    write(Sender { device, slot: *slot, by, last, block }, "end", &alloc, contents)?;
+    write(Sender { device, slot: *slot, by, last }, "end", &alloc, contents)?;
     recorder.place_constants(alloc);
     Ok(())
 }
@@ -96,7 +96,11 @@ fn write<B: Backend>(
     let bytes = staged.map_err(|fault| device.poison.absorb(fault))?;
     let target = UseOf { alloc: alloc.clone(), start: 0, end: contents.len(), access: Access::Write };
     let job = Job(Work::Write { bytes, pitch: None });
-    sender.send(operation, job, std::slice::from_ref(&target), &[], None).map(drop)
+    let spares = &device.slot(sender.slot).spares;
+    let mut command = Command { job, args: spares.take() };
+    let sent = sender.send(operation, &mut command, std::slice::from_ref(&target), None);
+    spares.give(command.args);
+    sent.map(drop)
 }
 
 /// A read of the whole table.

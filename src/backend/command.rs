@@ -31,13 +31,19 @@ pub struct Contents<B: Driver> {
     pub(crate) page: Arc<Page<B>>,
     /// Where the tenant's bytes start in the page.
     pub(crate) offset: usize,
+    /// Where that is, on a backend whose memory has addresses, and how many bytes of the page are left from there on: a
+    /// launch looks no further than here.
+    pub(crate) address: u64,
+    pub(crate) room: usize,
     pub(crate) taint: Taint,
 }
 
 impl<B: Driver> Contents<B> {
     /// Bytes of a new tenant, of which nothing is known to be unwritten.
     pub(crate) fn new(page: Arc<Page<B>>, offset: usize) -> Arc<Self> {
-        Arc::new(Contents { page, offset, taint: Taint::default() })
+        let address = B::address(&page.memory, offset).unwrap_or(0);
+        let room = page.bytes.saturating_sub(offset);
+        Arc::new(Contents { page, offset, address, room, taint: Taint::default() })
     }
 }
 
@@ -88,12 +94,11 @@ impl<B: Driver> Default for ArgBlock<B> {
 }
 
 impl<B: Driver> ArgBlock<B> {
-    /// Its room, for other arguments.
+    /// Lets go of the arguments, and keeps their room for others.
     #[inline]
-    pub(crate) fn emptied(mut self) -> Self {
+    fn clear(&mut self) {
         self.regions.clear();
         self.scalars.clear();
-        self
     }
 }
 
@@ -190,7 +195,46 @@ pub struct Command<B: Driver> {
     pub(crate) args: ArgBlock<B>,
 }
 
+/// One operation, wherever it lies: on its way to the device, or in a graph.
+pub struct CommandRef<'c, B: Driver> {
+    pub(crate) job: &'c Job<B>,
+    pub(crate) args: ArgsRef<'c, B>,
+}
+
+/// The arguments of one operation; see [`ArgBlock`].
+pub struct ArgsRef<'c, B: Driver> {
+    pub(crate) regions: &'c [Region<B>],
+    pub(crate) scalars: &'c [u8],
+}
+
+impl<B: Driver> Copy for CommandRef<'_, B> {}
+impl<B: Driver> Clone for CommandRef<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Driver> Copy for ArgsRef<'_, B> {}
+impl<B: Driver> Clone for ArgsRef<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 impl<B: Driver> Command<B> {
+    #[inline]
+    pub(crate) fn view(&self) -> CommandRef<'_, B> {
+        let args = ArgsRef { regions: &self.args.regions, scalars: &self.args.scalars };
+        CommandRef { job: &self.job, args }
+    }
+
+    /// Lets go of what it is made of, and keeps the room of its arguments for another one.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.job = Job(Work::Copy);
+        self.args.clear();
+    }
+
     /// What is left in place of a command that a backend took.
     pub(crate) fn taken() -> Self {
         Command { job: Job(Work::Copy), args: ArgBlock::default() }
@@ -213,10 +257,11 @@ impl<B: Driver> Spares<B> {
     }
 
     /// Takes a block back. Its references are released before the lock is taken: what they keep alive may be large.
-    pub(crate) fn give(&self, block: ArgBlock<B>) {
-        let block = block.emptied();
+    pub(crate) fn give(&self, mut block: ArgBlock<B>) {
+        block.clear();
+        let has_room = block.regions.capacity() > 0;
         let mut spares = self.0.lock();
-        if spares.len() < Self::KEPT {
+        if has_room && spares.len() < Self::KEPT {
             spares.push(block);
         }
     }

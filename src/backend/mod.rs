@@ -17,11 +17,12 @@ pub(crate) mod wgpu;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use command::{ArgBlock, Command, Contents, Fleeting, Job, Page, Region, Spares};
+pub(crate) use command::{Command, CommandRef, Contents, Fleeting, Job, Page, Region, Spares};
 pub use fault::{Call, Fault};
 
 use crate::error::Error;
 use crate::failures::{Failures, Reports};
+use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
 use crate::poison::Poison;
 use crate::profile::Clock;
@@ -122,11 +123,12 @@ pub(crate) mod sealed {
         /// is how a failure is remembered.
         fn submit_failure(&self, queue: &Self::Queue, seq: u64, command: Command<Self>, cause: Arc<Error>);
 
-        /// Turns a recording into what can be replayed. `commands` are in the order of recording, `dag` their edges.
+        /// Turns a recording into what can be replayed. `commands` are in the order of recording, `dag` their edges; the
+        /// graph has them as well.
         /// Every replay starts with `fleeting` as if it were new scratch memory.
         fn seal(
             &self,
-            commands: Vec<Command<Self>>,
+            commands: &Arc<Commands<Self>>,
             dag: &Dag,
             fleeting: Vec<Fleeting<Self>>,
         ) -> Result<Self::Exec, Fault>;

@@ -5,17 +5,17 @@
 use std::sync::Arc;
 
 use crate::backend::command::Work;
-use crate::backend::{Backend, Command};
+use crate::backend::{Backend, CommandRef};
 use crate::error::Error;
 use crate::taint;
 
 /// Instead of running a command: its output was not written.
-pub(crate) fn fail<B: Backend>(command: &Command<B>, cause: &Arc<Error>) {
+pub(crate) fn fail<B: Backend>(command: CommandRef<'_, B>, cause: &Arc<Error>) {
     refuse(command, cause, (**cause).clone());
 }
 
 /// Instead of running a command whose input was never written.
-pub(crate) fn skip<B: Backend>(command: &Command<B>, cause: &Arc<Error>) {
+pub(crate) fn skip<B: Backend>(command: CommandRef<'_, B>, cause: &Arc<Error>) {
     refuse(command, cause, carried(cause));
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn carried(cause: &Arc<Error>) -> Error {
 }
 
 /// Nothing comes of a command: its output carries `cause`, and who waits for what it gives is told `why`.
-fn refuse<B: Backend>(command: &Command<B>, cause: &Arc<Error>, why: Error) {
+fn refuse<B: Backend>(command: CommandRef<'_, B>, cause: &Arc<Error>, why: Error) {
     taint::fail(command, cause);
     match &command.job.0 {
         Work::Read { into, .. } => into.fail(why),

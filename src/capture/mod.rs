@@ -5,6 +5,7 @@
 pub(crate) mod constants;
 pub(crate) mod early;
 pub(crate) mod eviction;
+pub(crate) mod footprints;
 pub(crate) mod gate;
 #[cfg(all(test, loom))]
 mod models;

@@ -8,12 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Job};
 use crate::capture::constants::Constants;
 use crate::capture::early::Early;
 use crate::capture::status::WindowId;
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
+use crate::graph::commands::Commands;
 use crate::graph::flow::Use;
 use crate::kernel::args::UseOf;
 use crate::memory::allocation::Allocation;
@@ -26,6 +28,8 @@ pub(crate) struct Recorder<B: Backend> {
     pub(crate) nodes: Vec<Node<B>>,
     pub(crate) uses: Vec<Use>,
     pub(crate) scalars: Vec<u8>,
+    /// How many of the nodes may turn out to be superfluous.
+    pub(crate) zeroings: usize,
     /// Tables that `end` uploads, once there was one.
     constants: Option<Box<Constants>>,
     /// Stands for the constants, which have no memory before `end`.
@@ -62,12 +66,32 @@ impl<B: Backend> Drop for Touched<B> {
     }
 }
 
-/// One recorded operation.
-pub(crate) struct Node<B: Backend> {
+/// One recorded operation. What it uses is in lists of all operations; their numbers take half the room of addresses,
+/// since it is the size of a long recording that makes it slow.
+pub(crate) struct Node<B: Driver> {
     pub(crate) job: Job<B>,
-    pub(crate) uses: Range<usize>,
-    pub(crate) scalars: Range<usize>,
+    pub(crate) uses: Range<u32>,
+    /// How many of the uses are of tokens: the last ones.
+    pub(crate) tokens: u32,
+    pub(crate) scalars: Range<u32>,
     pub(crate) kind: Kind,
+}
+
+impl<B: Driver> Node<B> {
+    /// Where its uses are.
+    pub(crate) fn uses(&self) -> Range<usize> {
+        self.uses.start as usize..self.uses.end as usize
+    }
+
+    /// Where those uses are that a backend sees, which never sees a token.
+    pub(crate) fn buffers(&self) -> Range<usize> {
+        self.uses.start as usize..self.uses.end.saturating_sub(self.tokens) as usize
+    }
+
+    /// Where its scalars are.
+    pub(crate) fn scalars(&self) -> Range<usize> {
+        self.scalars.start as usize..self.scalars.end as usize
+    }
 }
 
 /// What sealing may do with a node.
@@ -108,6 +132,7 @@ impl<B: Backend> Default for Recorder<B> {
             nodes: Vec::new(),
             uses: Vec::new(),
             scalars: Vec::new(),
+            zeroings: 0,
             constants: None,
             constant: None,
             early: Vec::new(),
@@ -117,24 +142,21 @@ impl<B: Backend> Default for Recorder<B> {
 }
 
 impl<B: Backend> Recorder<B> {
-    /// Appends one operation to a recording that is not doomed. On an error nothing is appended, and it is doomed.
+    /// Appends one operation to a recording that is not doomed. On an error it is.
     pub(crate) fn append(
         &mut self,
         window: WindowId,
         operation: &'static str,
-        job: &Job<B>,
+        job: Job<B>,
         kind: Kind,
         uses: &[UseOf<B>],
         scalars: &[u8],
     ) -> Result<()> {
-        for used in uses {
-            if let Err(error) = used.alloc.state.lock().recordable(operation, window) {
-                return Err(self.fail(error));
-            }
-        }
         let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
-        for used in uses {
-            let alloc = self.touch(&used.alloc, Birth::Outside);
+        let buffers = uses.iter().filter(|used| !used.alloc.is_token);
+        let tokens = uses.iter().filter(|used| used.alloc.is_token);
+        for used in buffers.chain(tokens) {
+            let alloc = self.admit(window, operation, &used.alloc)?;
             self.uses.push(Use {
                 alloc,
                 start: used.start as u64,
@@ -143,9 +165,31 @@ impl<B: Backend> Recorder<B> {
             });
         }
         self.scalars.extend_from_slice(scalars);
-        let (uses, scalars) = (first_use..self.uses.len(), first_scalar..self.scalars.len());
-        self.nodes.push(Node { job: job.clone(), uses, scalars, kind });
+        let (uses_end, scalars_end) = (self.uses.len(), self.scalars.len());
+        let (Some(uses_at), Some(scalars_at)) = (span(first_use..uses_end), span(first_scalar..scalars_end))
+        else {
+            return Err(self.fail(too_long(operation)));
+        };
+        let tokens = uses.iter().filter(|used| used.alloc.is_token).count() as u32;
+        self.zeroings += usize::from(kind == Kind::Zeroing);
+        self.nodes.push(Node { job, uses: uses_at, tokens, scalars: scalars_at, kind });
         Ok(())
+    }
+
+    /// The number of an allocation that `window` is about to use. One that it has used before may be used again: what is
+    /// touched stays where it is.
+    fn admit(
+        &mut self,
+        window: WindowId,
+        operation: &'static str,
+        alloc: &Arc<Allocation<B>>,
+    ) -> Result<u32> {
+        if let Some(number) = self.index.get(&alloc.id()) {
+            return Ok(*number);
+        }
+        let recordable = alloc.state.lock().recordable(operation, window);
+        recordable.map_err(|error| self.fail(error))?;
+        Ok(self.touch(alloc, Birth::Outside))
     }
 
     /// Writes down an allocation that this recording made.
@@ -198,26 +242,24 @@ impl<B: Backend> Recorder<B> {
 
     /// Appends the nodes of a sealed graph, whose allocations are `members`. On an error nothing is appended, and the
     /// recording is doomed.
-    pub(crate) fn embed(
-        &mut self,
-        members: &[Arc<Allocation<B>>],
-        nodes: &[Node<B>],
-        uses: &[Use],
-        scalars: &[u8],
-    ) -> Result<()> {
+    pub(crate) fn embed(&mut self, members: &[Arc<Allocation<B>>], commands: &Commands<B>) -> Result<()> {
+        let Commands { nodes, uses, scalars, .. } = commands;
         if uses.iter().any(|used| used.alloc as usize >= members.len()) {
             let reason = "the graph uses memory that it does not know";
             return Err(self.fail(Error::Unsupported { operation: "embed", reason }));
         }
-        let map: Vec<u32> = members.iter().map(|alloc| self.touch(alloc, Birth::Outside)).collect();
         let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
+        let all = (span(0..first_use + uses.len()), span(0..first_scalar + scalars.len()));
+        let (Some(_), Some(_)) = all else { return Err(self.fail(too_long("embed"))) };
+        let map: Vec<u32> = members.iter().map(|alloc| self.touch(alloc, Birth::Outside)).collect();
         let own = |alloc: u32| map.get(alloc as usize).copied().unwrap_or(alloc);
         self.uses.extend(uses.iter().map(|used| Use { alloc: own(used.alloc), ..*used }));
         self.scalars.extend_from_slice(scalars);
-        let shift = |range: &Range<usize>, by: usize| range.start + by..range.end + by;
+        let shift = |range: &Range<u32>, by: usize| range.start + by as u32..range.end + by as u32;
         self.nodes.extend(nodes.iter().map(|node| Node {
             job: node.job.clone(),
             uses: shift(&node.uses, first_use),
+            tokens: node.tokens,
             scalars: shift(&node.scalars, first_scalar),
             // A child's zeroing was found necessary when the child was sealed.
             kind: if node.kind == Kind::Zeroing { Kind::Plain } else { node.kind },
@@ -255,6 +297,7 @@ impl<B: Backend> Recorder<B> {
         self.index.clear();
         self.uses.clear();
         self.scalars.clear();
+        self.zeroings = 0;
         self.constants.iter_mut().for_each(|constants| constants.clear());
         self.constant = None;
         self.early.clear();
@@ -277,27 +320,14 @@ pub(crate) enum Birth {
     Outside,
 }
 
-/// How the uses of one allocation by a graph come together, for those outside: few ranges, each with its access.
-pub(crate) fn summary(uses: impl Iterator<Item = (Range<usize>, Access)>) -> Vec<(Range<usize>, Access)> {
-    /// More pieces than this are taken for everything between the first and the last.
-    const PIECES: usize = 8;
-    let mut all: Vec<_> = uses.filter(|(range, _)| !range.is_empty()).collect();
-    all.sort_by_key(|(range, access)| (access.writes(), range.start));
-    let mut merged: Vec<(Range<usize>, Access)> = Vec::new();
-    for (range, access) in all {
-        let access = if access.writes() { Access::ReadWrite } else { Access::Read };
-        match merged.last_mut() {
-            Some((last, how)) if *how == access && range.start <= last.end => {
-                last.end = last.end.max(range.end)
-            }
-            _ => merged.push((range, access)),
-        }
+/// A range in the numbers that a recording has room for.
+fn span(range: Range<usize>) -> Option<Range<u32>> {
+    Some(u32::try_from(range.start).ok()?..u32::try_from(range.end).ok()?)
+}
+
+fn too_long(operation: &'static str) -> Error {
+    Error::Unsupported {
+        operation,
+        reason: "a recording has room for 4 GiB of scalars and as many arguments",
     }
-    if merged.len() > PIECES {
-        let start = merged.iter().map(|(range, _)| range.start).min().unwrap_or(0);
-        let end = merged.iter().map(|(range, _)| range.end).max().unwrap_or(0);
-        let writes = merged.iter().any(|(_, access)| access.writes());
-        merged = vec![(start..end, if writes { Access::ReadWrite } else { Access::Read })];
-    }
-    merged
 }

@@ -3,22 +3,22 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing, reason = "uses name allocations by the index that the recorder gave them")]
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::access::Access;
-use crate::backend::command::Scalars;
-use crate::backend::{ArgBlock, Backend, Command, Contents, Fleeting, Region};
+use smallvec::SmallVec;
+
+use crate::backend::{Backend, Contents, Fleeting, Region};
 use crate::callback;
+use crate::capture::footprints::{Footprints, footprints};
 use crate::capture::options::{CaptureOptions, Order};
-use crate::capture::recorder::{Kind, Node, Recorder, summary};
+use crate::capture::recorder::{Kind, Node, Recorder, Touched};
 use crate::capture::window::{WindowGuard, retire};
 use crate::device::{DeviceCore, Zeroing};
 use crate::error::{Error, Result};
 use crate::fresh;
 use crate::graph::flow::{self, Dag, Footprint, Use};
 use crate::graph::plan::{Plan, Request, plan};
-use crate::graph::{Graph, GraphCore, NodeList, reach::Reach, zeroing};
+use crate::graph::{Graph, GraphCore, commands::Commands, reach::Reach, zeroing};
 use crate::memory::allocation::Allocation;
 use crate::memory::drops;
 use crate::memory::pool::release;
@@ -67,7 +67,16 @@ struct Sealing<'r, B: Backend> {
     recorder: &'r mut Recorder<B>,
     options: &'r CaptureOptions<B>,
     /// Per allocation: what becomes of it.
-    fates: Vec<Fate>,
+    fates: SmallVec<[Fate; 16]>,
+}
+
+/// Where an allocation is.
+struct Place<B: Backend> {
+    /// The number of the member that stands for it, and where in that it starts.
+    member: u32,
+    shift: u64,
+    /// `None` for one without bytes.
+    contents: Option<Arc<Contents<B>>>,
 }
 
 /// What becomes of an allocation that the recording touches.
@@ -85,13 +94,13 @@ enum Fate {
 
 impl<'r, B: Backend> Sealing<'r, B> {
     fn new(core: &'r StreamCore<B>, recorder: &'r mut Recorder<B>, options: &'r CaptureOptions<B>) -> Self {
-        let fate = |touched: &crate::capture::recorder::Touched<B>| match touched.born {
+        let fate = |touched: &Touched<B>| match touched.born {
             false => Fate::Outside,
             // The recorder holds one reference; any other is the user's. What has no bytes lies in no arena.
             true if touched.alloc.bytes == 0 || Arc::strong_count(&touched.alloc) > 1 => Fate::Survives,
             true => Fate::Temporary,
         };
-        let mut fates: Vec<Fate> = recorder.allocs.iter().map(fate).collect();
+        let mut fates: SmallVec<[Fate; 16]> = recorder.allocs.iter().map(fate).collect();
         for at in recorder.placed() {
             let fate = &mut fates[at as usize];
             if *fate == Fate::Temporary {
@@ -102,25 +111,22 @@ impl<'r, B: Backend> Sealing<'r, B> {
     }
 
     fn seal(mut self) -> Result<Graph<B>> {
-        let kept = self.kept();
-        let (dag, reach) = self.edges(&kept);
-        let (plan, temporaries) = self.plan(&kept, &dag, &reach);
+        self.leave_out_zeroings();
+        let (dag, reach) = self.edges();
+        let (plan, offsets) = self.plan(&dag, &reach);
         let arena = self.arena(&plan)?;
-        let offsets: Vec<Option<usize>> = self.offsets(&plan, &temporaries);
         let mut survivors = Survivors { device: &self.core.device, reserved: Vec::new() };
         for (at, early) in self.recorder.take_early() {
             let alloc = &self.recorder.allocs[at as usize].alloc;
             survivors.reserved.extend(early.take().map(|reserved| (alloc.clone(), reserved)));
         }
-        let contents = self.place(arena.as_ref(), &offsets, &mut survivors)?;
-        let (members, uses) = self.members(arena.as_ref(), &offsets);
-        let commands =
-            kept.iter().map(|n| self.command(&self.recorder.nodes[*n as usize], &contents)).collect();
-        let list = self.list(&kept, &uses);
+        let places = self.place(arena.as_ref(), &offsets, &mut survivors)?;
+        let members = self.members(arena.as_ref());
+        let list = Arc::new(self.commands(&places));
         let device = &self.core.device;
         let exec = device
             .backend
-            .seal(commands, &dag, self.fleeting(&contents))
+            .seal(&list, &dag, self.fleeting(&places))
             .map_err(|fault| device.poison.absorb(fault))?;
         if device.zeroing == Zeroing::Always {
             // Before the first replay they are unwritten, and a kernel that leaves its output so would show old bytes.
@@ -149,43 +155,50 @@ impl<'r, B: Backend> Sealing<'r, B> {
         }))
     }
 
-    fn footprint(&self, node: &Node<B>) -> Footprint<'_> {
-        let uses = &self.recorder.uses[node.uses.clone()];
-        Footprint { uses, barrier: node.kind == Kind::Barrier }
+    /// What each node uses.
+    fn footprints(&self) -> impl Iterator<Item = Footprint<'_>> + Clone {
+        let uses = &self.recorder.uses;
+        self.recorder
+            .nodes
+            .iter()
+            .map(|node| Footprint { uses: &uses[node.uses()], barrier: node.kind == Kind::Barrier })
     }
 
-    /// The nodes that stay: all but zeroings that nobody could tell from none.
-    fn kept(&self) -> Vec<u32> {
+    /// Takes out zeroings that nobody could tell from none.
+    fn leave_out_zeroings(&mut self) {
+        if self.recorder.zeroings == 0 {
+            return;
+        }
         let recorder = &*self.recorder;
-        let nodes = &recorder.nodes;
         let zeroes = |n: u32| {
-            let node = nodes.get(n as usize).filter(|node| node.kind == Kind::Zeroing)?;
-            recorder.uses.get(node.uses.start).map(|used| used.alloc)
+            let node = recorder.nodes.get(n as usize).filter(|node| node.kind == Kind::Zeroing)?;
+            recorder.uses.get(node.uses().start).map(|used| used.alloc)
         };
         let needed = zeroing::needed(
-            nodes.iter().map(|node| self.footprint(node)),
+            self.footprints(),
             zeroes,
             |alloc| self.fates[alloc as usize] == Fate::Survives,
             |alloc| recorder.allocs[alloc as usize].alloc.bytes as u64,
             recorder.allocs.len(),
         );
-        (0u32..).zip(needed).filter(|(_, needed)| *needed).map(|(n, _)| n).collect()
+        let mut needed = needed.into_iter();
+        self.recorder.nodes.retain(|_| needed.next().unwrap_or(true));
     }
 
-    fn edges(&self, kept: &[u32]) -> (Dag, Reach) {
+    fn edges(&self) -> (Dag, Reach) {
         match self.options.order {
-            Order::Sequential => flow::sequential(kept.len()),
-            Order::DataFlow => {
-                let nodes = kept.iter().map(|n| self.footprint(&self.recorder.nodes[*n as usize]));
-                flow::data_flow(nodes, self.recorder.allocs.len())
-            }
+            Order::Sequential => flow::sequential(self.recorder.nodes.len()),
+            Order::DataFlow => flow::data_flow(self.footprints(), self.recorder.allocs.len()),
         }
     }
 
-    /// The plan for the temporaries, and which allocation each of its requests is.
-    fn plan(&self, kept: &[u32], dag: &Dag, reach: &Reach) -> (Plan, Vec<usize>) {
-        let temporaries: Vec<usize> =
-            (0..self.fates.len()).filter(|alloc| self.fates[*alloc] == Fate::Temporary).collect();
+    /// The plan for the temporaries, and where it puts each allocation, if there are any.
+    fn plan(&self, dag: &Dag, reach: &Reach) -> (Plan, Vec<Option<usize>>) {
+        let is_temporary = |alloc: &usize| self.fates[*alloc] == Fate::Temporary;
+        let temporaries: Vec<usize> = (0..self.fates.len()).filter(is_temporary).collect();
+        if temporaries.is_empty() {
+            return (Plan::default(), Vec::new());
+        }
         let mut request_of = vec![usize::MAX; self.fates.len()];
         let mut requests: Vec<Request> = Vec::with_capacity(temporaries.len());
         for (request, alloc) in temporaries.iter().enumerate() {
@@ -193,8 +206,8 @@ impl<'r, B: Backend> Sealing<'r, B> {
             let bytes = self.recorder.allocs[*alloc].alloc.bytes as u64;
             requests.push(Request { bytes, uses: Vec::new() });
         }
-        for (at, n) in (0u32..).zip(kept) {
-            for used in &self.recorder.uses[self.recorder.nodes[*n as usize].uses.clone()] {
+        for (at, node) in (0u32..).zip(self.footprints()) {
+            for used in node.uses {
                 if let Some(request) = requests.get_mut(request_of[used.alloc as usize])
                     && request.uses.last() != Some(&at)
                 {
@@ -203,7 +216,12 @@ impl<'r, B: Backend> Sealing<'r, B> {
             }
         }
         let align = self.core.device.limits.alignment as u64;
-        (plan(&requests, reach, dag, align), temporaries)
+        let plan = plan(&requests, reach, dag, align);
+        let mut offsets = vec![None; self.fates.len()];
+        for (alloc, offset) in temporaries.iter().zip(&plan.offsets) {
+            offsets[*alloc] = offset.map(to_usize);
+        }
+        (plan, offsets)
     }
 
     /// The memory for the plan: the graph's own, or that of the graph to share with.
@@ -228,133 +246,113 @@ impl<'r, B: Backend> Sealing<'r, B> {
         Ok(Some(Allocation::arena(device, slot, needed, reserved)))
     }
 
-    /// Per allocation, where in the arena it lies.
-    fn offsets(&self, plan: &Plan, temporaries: &[usize]) -> Vec<Option<usize>> {
-        let mut offsets = vec![None; self.fates.len()];
-        for (alloc, offset) in temporaries.iter().zip(&plan.offsets) {
-            offsets[*alloc] = offset.map(to_usize);
-        }
-        offsets
-    }
-
-    /// Gives every allocation its bytes; `None` for one without.
+    /// Gives every allocation its bytes, and a member of the graph to stand for it.
     fn place(
         &self,
         arena: Option<&Arc<Allocation<B>>>,
         offsets: &[Option<usize>],
         survivors: &mut Survivors<'_, B>,
-    ) -> Result<Vec<Option<Arc<Contents<B>>>>> {
-        let (device, slot) = (&self.core.device, self.core.slot);
+    ) -> Result<Vec<Place<B>>> {
         let arena =
             arena.map(|arena| arena.state.lock().resolve("end").map(|home| home.cloned())).transpose()?;
-        let arena = arena.flatten();
-        let unwritten = Arc::new(Error::NotReplayed);
-        let mut contents = Vec::with_capacity(self.fates.len());
+        let (arena, mut member) = (arena.flatten(), 0);
+        let temporaries = self.fates.iter().filter(|fate| **fate == Fate::Temporary).count();
+        let arenas_member = (self.fates.len() - temporaries) as u32;
+        let mut places = Vec::with_capacity(self.fates.len());
         for (at, touched) in self.recorder.allocs.iter().enumerate() {
-            let alloc = &touched.alloc;
             if self.fates[at] == Fate::Temporary {
-                contents.push(offsets[at].zip(arena.as_ref()).map(|(offset, arena)| {
-                    let (page, offset) = (arena.page.clone(), arena.offset + offset);
-                    Contents::new(page, offset)
-                }));
+                // What nothing uses that stays has no place, and its number says nothing.
+                let shift = offsets[at].unwrap_or(0);
+                let contents = offsets[at].zip(arena.as_ref());
+                let contents =
+                    contents.map(|(at, arena)| Contents::new(arena.page.clone(), arena.offset + at));
+                places.push(Place { member: arenas_member, shift: shift as u64, contents });
                 continue;
             }
-            if matches!(self.fates[at], Fate::Survives | Fate::Placed) && alloc.bytes > 0 {
-                let place = match survivors.find(alloc) {
-                    Some(place) => place,
-                    None => {
-                        let reserved = reserve(device, slot, alloc.bytes, self.core.mode)?;
-                        survivors.add(alloc, reserved)
-                    }
-                };
-                place.taint.set(0..alloc.bytes, unwritten.clone());
-                contents.push(Some(place));
-                continue;
-            }
-            contents.push(alloc.state.lock().resolve("end")?.cloned());
+            let contents = self.own(&touched.alloc, self.fates[at], survivors)?;
+            places.push(Place { member, shift: 0, contents });
+            member += 1;
         }
-        Ok(contents)
+        Ok(places)
+    }
+
+    /// The bytes of an allocation that is none of the arena's.
+    fn own(
+        &self,
+        alloc: &Arc<Allocation<B>>,
+        fate: Fate,
+        survivors: &mut Survivors<'_, B>,
+    ) -> Result<Option<Arc<Contents<B>>>> {
+        if !matches!(fate, Fate::Survives | Fate::Placed) || alloc.bytes == 0 {
+            return Ok(alloc.state.lock().resolve("end")?.cloned());
+        }
+        let place = match survivors.find(alloc) {
+            Some(place) => place,
+            None => {
+                let reserved = reserve(&self.core.device, self.core.slot, alloc.bytes, self.core.mode)?;
+                survivors.add(alloc, reserved)
+            }
+        };
+        place.taint.set(0..alloc.bytes, Arc::new(Error::NotReplayed));
+        Ok(Some(place))
     }
 
     /// What holds nothing from one replay to the next: what nobody holds, and the same of embedded children.
-    fn fleeting(&self, contents: &[Option<Arc<Contents<B>>>]) -> Vec<Fleeting<B>> {
-        let allocs = self.fates.iter().zip(&self.recorder.allocs).zip(contents);
+    fn fleeting(&self, places: &[Place<B>]) -> Vec<Fleeting<B>> {
+        let allocs = self.fates.iter().zip(&self.recorder.allocs).zip(places);
         let fleeting = allocs.filter(|((fate, touched), _)| {
             let nobodys = matches!(fate, Fate::Temporary | Fate::Placed);
             nobodys || touched.alloc.is_arena || touched.alloc.state.lock().is_lone
         });
         fleeting
-            .filter_map(|((_, touched), contents)| {
-                let contents = contents.clone()?;
+            .filter_map(|((_, touched), place)| {
+                let contents = place.contents.clone()?;
                 Some(Fleeting { contents, bytes: touched.alloc.bytes })
             })
             .collect()
     }
 
-    /// The allocations that the graph belongs to, and every use in terms of them.
-    fn members(
-        &self,
-        arena: Option<&Arc<Allocation<B>>>,
-        offsets: &[Option<usize>],
-    ) -> (Vec<Arc<Allocation<B>>>, Vec<Use>) {
-        let mut members = Vec::new();
-        let mut index = vec![0u32; self.fates.len()];
-        for (at, touched) in self.recorder.allocs.iter().enumerate() {
-            if self.fates[at] != Fate::Temporary {
-                index[at] = members.len() as u32;
-                members.push(touched.alloc.clone());
-            }
-        }
-        let arena_index = members.len() as u32;
+    /// The allocations that the graph belongs to, its arena last.
+    fn members(&self, arena: Option<&Arc<Allocation<B>>>) -> Vec<Arc<Allocation<B>>> {
+        let mut members = Vec::with_capacity(self.fates.len() + 1);
+        let allocs = self.fates.iter().zip(&self.recorder.allocs);
+        let own = allocs.filter(|(fate, _)| **fate != Fate::Temporary);
+        members.extend(own.map(|(_, touched)| touched.alloc.clone()));
         members.extend(arena.cloned());
-        let uses = self.recorder.uses.iter().map(|used| {
-            let at = used.alloc as usize;
-            if self.fates[at] != Fate::Temporary {
-                return Use { alloc: index[at], ..*used };
-            }
-            let by = offsets[at].unwrap_or(0) as u64;
-            // Without an arena no temporary is used by a node that stays, so that the number says nothing.
-            let alloc = if arena.is_some() { arena_index } else { 0 };
-            Use { alloc, start: used.start + by, end: used.end + by, access: used.access }
-        });
-        let uses = uses.collect();
-        (members, uses)
+        members
     }
 
-    /// The kept nodes, taken from the recorder, as a list of their own.
-    fn list(&mut self, kept: &[u32], uses: &[Use]) -> NodeList<B> {
-        let mut list = NodeList { nodes: Vec::with_capacity(kept.len()), ..NodeList::default() };
-        let mut kept = kept.iter().peekable();
-        for (n, node) in (0u32..).zip(self.recorder.nodes.drain(..)) {
-            if kept.next_if(|kept| **kept == n).is_none() {
-                continue;
+    /// The nodes, taken from the recorder, with their uses in terms of the graph's members and where those are.
+    fn commands(&mut self, places: &[Place<B>]) -> Commands<B> {
+        let Recorder { nodes, uses, scalars, .. } = &mut *self.recorder;
+        let mut list = Commands::with_capacity(nodes.len(), uses.len(), scalars.len());
+        for node in nodes.drain(..) {
+            let (first_use, first_scalar) = (list.uses.len() as u32, list.scalars.len() as u32);
+            for used in &uses[node.uses()] {
+                let Place { member, shift, contents } = &places[used.alloc as usize];
+                list.uses.push(Use {
+                    alloc: *member,
+                    start: used.start + shift,
+                    end: used.end + shift,
+                    access: used.access,
+                });
+                list.regions.push(Region {
+                    contents: contents.as_ref().filter(|_| used.start < used.end).cloned(),
+                    start: used.start as usize,
+                    end: used.end as usize,
+                    access: used.access,
+                });
             }
-            let (first_use, first_scalar) = (list.uses.len(), list.scalars.len());
-            list.uses.extend_from_slice(&uses[node.uses.clone()]);
-            list.scalars.extend_from_slice(&self.recorder.scalars[node.scalars.clone()]);
+            list.scalars.extend_from_slice(&scalars[node.scalars()]);
             list.nodes.push(Node {
-                job: node.job,
-                uses: first_use..list.uses.len(),
-                scalars: first_scalar..list.scalars.len(),
+                uses: first_use..list.uses.len() as u32,
+                scalars: first_scalar..list.scalars.len() as u32,
                 // Embedded into a graph that follows the data, the nodes must still follow each other.
                 kind: if self.options.order == Order::Sequential { Kind::Barrier } else { node.kind },
+                ..node
             });
         }
         list
-    }
-
-    fn command(&self, node: &Node<B>, contents: &[Option<Arc<Contents<B>>>]) -> Command<B> {
-        let uses = &self.recorder.uses[node.uses.clone()];
-        // As when an operation is enqueued: a backend never sees a token.
-        let uses = uses.iter().filter(|used| !self.recorder.allocs[used.alloc as usize].alloc.is_token);
-        let regions = uses.map(|used| Region {
-            contents: contents[used.alloc as usize].clone().filter(|_| used.start < used.end),
-            start: used.start as usize,
-            end: used.end as usize,
-            access: used.access,
-        });
-        let scalars = Scalars::from_slice(&self.recorder.scalars[node.scalars.clone()]);
-        Command { job: node.job.clone(), args: ArgBlock { regions: regions.collect(), scalars } }
     }
 
     /// Makes the graph a member of everything that it uses, and orders it after everything that used it before.
@@ -374,7 +372,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
         let order = GraphOrder::new(self.core.slot, Marks::default());
         for (alloc, ranges) in members.iter().zip(footprints) {
             let mut state = alloc.state.lock();
-            let membership = Membership { graph: order.clone(), ranges: ranges.iter().cloned().collect() };
+            let membership = Membership { graph: order.clone(), ranges: ranges.clone() };
             let mut noted = order.state.lock();
             for (range, access) in ranges {
                 state.uses.collect(range, *access, &mut noted.noted);
@@ -419,17 +417,6 @@ impl<B: Backend> Drop for Survivors<'_, B> {
             release(self.device, contents, lease, history);
         }
     }
-}
-
-/// How a graph uses one of its members.
-pub(crate) type Footprints = Vec<(Range<usize>, Access)>;
-
-fn footprints<B: Backend>(list: &NodeList<B>, members: usize) -> Vec<Footprints> {
-    let mut uses: Vec<Footprints> = vec![Vec::new(); members];
-    for used in list.uses.iter().filter(|used| used.start < used.end) {
-        uses[used.alloc as usize].push((used.start as usize..used.end as usize, used.access));
-    }
-    uses.into_iter().map(|uses| summary(uses.into_iter())).collect()
 }
 
 /// Orders the replays of two graphs against each other.

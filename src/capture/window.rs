@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -49,6 +50,8 @@ pub(crate) enum Progress<B: Backend> {
 pub struct WindowGuard<B: Backend> {
     pub(crate) device: Arc<DeviceCore<B>>,
     pub(crate) window: Arc<Window<B>>,
+    /// Whether the window began to record: the owner's own knowledge, for which no lock need be taken.
+    begun: AtomicBool,
 }
 
 impl<B: Backend> Window<B> {
@@ -83,7 +86,7 @@ impl<B: Backend> WindowGuard<B> {
             evicted: OnceLock::new(),
         });
         device.windows.lock().push(window.clone());
-        Ok(WindowGuard { device: device.clone(), window })
+        Ok(WindowGuard { device: device.clone(), window, begun: AtomicBool::new(false) })
     }
 
     /// Starts to record. On an error the caller drops the guard, which closes the window.
@@ -99,12 +102,15 @@ impl<B: Backend> WindowGuard<B> {
             return Err(self.closed_error());
         }
         *state = Progress::Recording(std::mem::take(&mut core.spare));
+        // Relaxed: written and read by the owner alone.
+        self.begun.store(true, Ordering::Relaxed);
         // Under the lock, so that an eviction in between cannot be published before this.
         self.device.captures.begin(self.window.id);
         Ok(())
     }
 
     /// `Evicted`, once somebody evicted the window.
+    #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         match self.window.evicted.get() {
             Some(error) => Err(error.clone()),
@@ -112,8 +118,10 @@ impl<B: Backend> WindowGuard<B> {
         }
     }
 
-    pub(crate) fn is_recording(&self) -> bool {
-        matches!(*self.window.state.lock(), Progress::Recording(_))
+    /// Whether the window began to record. One that was evicted since says so too: it executes nothing.
+    #[inline]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Runs `f` with the recorder.

@@ -36,7 +36,6 @@ pub(crate) struct Footprint<'a> {
 #[derive(Debug, Default)]
 pub struct Dag {
     preds: Lists,
-    succs: Lists,
 }
 
 impl Dag {
@@ -55,14 +54,9 @@ impl Dag {
         self.preds.list(n)
     }
 
-    /// The nodes that directly follow `n`, ascending; empty for a node that is not there.
-    pub(crate) fn succs(&self, n: u32) -> &[u32] {
-        self.succs.list(n)
-    }
-
-    fn from_preds(preds: Lists) -> Self {
-        let succs = preds.transposed();
-        Self { preds, succs }
+    /// For each node the nodes that directly follow it, ascending. Worked out here: not every backend asks.
+    pub(crate) fn succs(&self) -> Lists {
+        self.preds.transposed()
     }
 }
 
@@ -72,14 +66,17 @@ impl Dag {
 /// `allocs` is how many allocations there are, as a hint. A use costs one step for each piece of its range that
 /// was last used differently: many uses of whole allocations or of fixed slices are cheap, many reads of all that
 /// many small writes wrote are not.
-pub(crate) fn data_flow<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: usize) -> (Dag, Reach) {
-    let nodes: Vec<Footprint<'a>> = nodes.collect();
-    let mut tracks = tracks(&nodes, allocs);
-    let mut builder = Builder::new(nodes.len());
-    let mut preds = Lists::default();
+pub(crate) fn data_flow<'a>(
+    nodes: impl Iterator<Item = Footprint<'a>> + Clone,
+    allocs: usize,
+) -> (Dag, Reach) {
+    let mut tracks = tracks(nodes.clone(), allocs);
+    let (count, _) = nodes.size_hint();
+    let mut builder = Builder::new(count);
+    let mut preds = Lists::with_capacity(count);
     let mut found = Vec::new();
     let mut barrier = None;
-    for (n, node) in (0_u32..).zip(&nodes) {
+    for (n, node) in (0_u32..).zip(nodes) {
         found.clear();
         for used in node.uses.iter().filter(|used| used.start < used.end) {
             tracks[used.alloc as usize].apply(n, used, builder.reach(), &mut found);
@@ -94,12 +91,14 @@ pub(crate) fn data_flow<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: 
         if found.is_empty() {
             found.extend(barrier);
         }
-        found.sort_unstable();
-        found.dedup();
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
         builder.push(&mut found);
         preds.push(&found);
     }
-    (Dag::from_preds(preds), builder.finish())
+    (Dag { preds }, builder.finish())
 }
 
 /// The graph in which each of `nodes` nodes follows the one before it.
@@ -111,23 +110,29 @@ pub(crate) fn sequential(nodes: usize) -> (Dag, Reach) {
         builder.push(&mut before);
         preds.push(&before);
     }
-    (Dag::from_preds(preds), builder.finish())
+    (Dag { preds }, builder.finish())
 }
 
 /// One list a node, stored end to end.
 #[derive(Debug, Default)]
-struct Lists {
+pub(crate) struct Lists {
     ends: Vec<usize>,
     flat: Vec<u32>,
 }
 
 impl Lists {
+    /// With room for so many lists, most of which have one element.
+    fn with_capacity(lists: usize) -> Self {
+        Lists { ends: Vec::with_capacity(lists), flat: Vec::with_capacity(lists) }
+    }
+
     fn push(&mut self, list: &[u32]) {
         self.flat.extend_from_slice(list);
         self.ends.push(self.flat.len());
     }
 
-    fn list(&self, n: u32) -> &[u32] {
+    /// The list of `n`; empty for a node that is not there.
+    pub(crate) fn list(&self, n: u32) -> &[u32] {
         let n = n as usize;
         let Some(&end) = self.ends.get(n) else { return &[] };
         let start = if n == 0 { 0 } else { self.ends[n - 1] };
@@ -214,10 +219,10 @@ impl Last {
     }
 }
 
-fn tracks(nodes: &[Footprint<'_>], allocs: usize) -> Vec<Track> {
+fn tracks<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: usize) -> Vec<Track> {
     let unused = || Track { extent: 0..0, written: false, state: State::Whole(Last::written_by(NONE)) };
     let mut tracks: Vec<Track> = Vec::with_capacity(allocs);
-    for used in nodes.iter().flat_map(|node| node.uses).filter(|used| used.start < used.end) {
+    for used in nodes.flat_map(|node| node.uses).filter(|used| used.start < used.end) {
         let alloc = used.alloc as usize;
         if alloc >= tracks.len() {
             tracks.resize_with(alloc + 1, unused);

@@ -29,7 +29,7 @@ impl<B: Backend> Graph<B> {
 
     /// How many operations a replay runs. Zeroing that nobody could tell from none is left out.
     pub fn nodes(&self) -> usize {
-        self.core.list.nodes.len()
+        self.core.list.len()
     }
 
     /// How many pairs of nodes are ordered directly; what other edges imply is left out.
@@ -51,7 +51,7 @@ impl<B: Backend> Graph<B> {
     pub fn node(&self, index: usize) -> Option<NodeInfo> {
         let list = &self.core.list;
         let node = list.nodes.get(index)?;
-        let uses = list.uses.get(node.uses.clone())?;
+        let uses = list.uses.get(node.uses())?;
         let sum = |counts: fn(Access) -> bool| -> usize {
             let bytes = uses.iter().filter(|used| counts(used.access) && !self.is_token(used));
             bytes.map(|used| (used.end - used.start) as usize).sum()

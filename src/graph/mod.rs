@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod commands;
 pub(crate) mod flow;
 pub(crate) mod inspect;
 #[cfg(test)]
@@ -18,12 +19,12 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::callback;
-use crate::capture::recorder::Node;
-use crate::capture::seal::Footprints;
+use crate::capture::footprints::Footprints;
 use crate::device::DeviceCore;
 use crate::error::{Error, Result};
 use crate::failures::Reports;
-use crate::graph::flow::{Dag, Use};
+use crate::graph::commands::Commands;
+use crate::graph::flow::Dag;
 use crate::graph::ticket::{Ticket, TimedTicket};
 use crate::memory::allocation::Allocation;
 use crate::one_thread::OneThread;
@@ -61,7 +62,7 @@ pub struct GraphCore<B: Backend> {
     pub(crate) order: Arc<GraphOrder>,
     pub(crate) exec: Arc<B::Exec>,
     pub(crate) reports: Arc<Reports>,
-    pub(crate) list: NodeList<B>,
+    pub(crate) list: Arc<Commands<B>>,
     pub(crate) dag: Dag,
     /// Every allocation that the graph uses, its arena last.
     pub(crate) members: Vec<Arc<Allocation<B>>>,
@@ -70,19 +71,6 @@ pub struct GraphCore<B: Backend> {
     pub(crate) arena: Option<Arc<Allocation<B>>>,
     pub(crate) arena_bytes: usize,
     pub(crate) unshared_bytes: usize,
-}
-
-/// The nodes in the order of recording, with their uses in terms of the graph's members.
-pub(crate) struct NodeList<B: Backend> {
-    pub(crate) nodes: Vec<Node<B>>,
-    pub(crate) uses: Vec<Use>,
-    pub(crate) scalars: Vec<u8>,
-}
-
-impl<B: Backend> Default for NodeList<B> {
-    fn default() -> Self {
-        NodeList { nodes: Vec::new(), uses: Vec::new(), scalars: Vec::new() }
-    }
 }
 
 impl<B: Backend> Graph<B> {

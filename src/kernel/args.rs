@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,12 +10,14 @@ use bytemuck::Pod;
 
 use crate::access::Access;
 use crate::backend::Backend;
+use crate::backend::command::Scalars;
 use crate::buffer::{Buffer, Slice, SliceMut};
 use crate::error::Error;
 use crate::kernel::signature::{In, InOut, Len, Out, ParamKind, Role, Signature, Uniform};
 use crate::kernel::tables::Gathered;
 use crate::memory::allocation::Allocation;
 use crate::state::State;
+use crate::submit::Problem;
 
 /// The arguments of a launch: a tuple with one [`Arg`] for each parameter of the signature `S`.
 #[diagnostic::on_unimplemented(
@@ -54,9 +57,9 @@ pub struct Gather<'g, B: Backend> {
     pub(crate) device: u32,
     pub(crate) operation: &'static str,
     pub(crate) uses: &'g mut Vec<UseOf<B>>,
-    pub(crate) scalars: &'g mut Vec<u8>,
+    pub(crate) scalars: &'g mut Scalars,
     pub(crate) tables: &'g mut Gathered,
-    pub(crate) error: Option<Error>,
+    pub(crate) error: Problem,
 }
 
 impl<B: Backend> Gather<'_, B> {
@@ -73,13 +76,16 @@ impl<B: Backend> Gather<'_, B> {
         self.object(used, found, "buffer");
     }
 
+    #[inline]
     fn object(&mut self, used: UseOf<B>, found: u32, object: &'static str) {
         if found == self.device {
             self.uses.push(used);
             return;
         }
+        cold_path();
         let (operation, expected) = (self.operation, self.device);
-        self.error.get_or_insert(Error::WrongDevice { operation, object, expected, found });
+        let error = || Box::new(Error::WrongDevice { operation, object, expected, found });
+        self.error.get_or_insert_with(error);
     }
 
     /// A token. After every buffer, since buffers are told by their places.

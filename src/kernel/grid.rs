@@ -69,6 +69,7 @@ impl Grid {
     }
 
     /// What a launch of `kernel` with blocks of `block` threads comes to; `None` when it comes to nothing.
+    #[inline]
     pub(crate) fn resolve(
         self,
         kernel: &Arc<str>,
@@ -80,7 +81,9 @@ impl Grid {
         let [bx, by, bz] = block;
         let axes = [self.unit.axis(x, bx), self.unit.axis(y, by), self.unit.axis(z, bz)];
         let (threads, blocks) = (axes.map(|(threads, _)| threads), axes.map(|(_, blocks)| blocks));
-        if let Some((limit, requested, allowed)) = exceeded(block, blocks, limits) {
+        if !is_within(block, blocks, limits)
+            && let Some((limit, requested, allowed)) = exceeded(block, blocks, limits)
+        {
             return Err(Error::Limit { kernel: kernel.clone(), limit, requested, allowed });
         }
         Ok((x > 0 && y > 0 && z > 0).then_some(Extent { threads, blocks, block, rank }))
@@ -100,20 +103,23 @@ impl Unit {
     }
 }
 
+/// Whether a launch exceeds no limit, in short: a grid without blocks is looked at more closely.
+#[inline]
+fn is_within([bx, by, bz]: [u32; 3], [x, y, z]: [u64; 3], limits: &Limits) -> bool {
+    let ([most_bx, most_by, most_bz], [most_x, most_y, most_z]) = (limits.max_block, limits.max_blocks);
+    let (bx, by, bz) = (u64::from(bx), u64::from(by), u64::from(bz));
+    let threads = (bx * by).saturating_mul(bz);
+    (threads > 0 && threads <= limits.max_threads_per_block)
+        & (bx <= most_bx && by <= most_by && bz <= most_bz)
+        & (x <= most_x && y <= most_y && z <= most_z)
+}
+
 /// The first limit that a launch exceeds, with what was requested and what is allowed. A block without threads exceeds
 /// one, a grid without blocks none.
-#[inline]
+#[cold]
 fn exceeded(block: [u32; 3], blocks: [u64; 3], limits: &Limits) -> Option<(GridLimit, u64, u64)> {
     let block = block.map(u64::from);
     let threads = block.iter().fold(1u64, |product, size| product.saturating_mul(*size));
-    let fits = |sizes: [u64; 3], most: [u64; 3]| sizes.iter().zip(most).all(|(size, most)| *size <= most);
-    if threads > 0
-        && threads <= limits.max_threads_per_block
-        && fits(block, limits.max_block)
-        && (fits(blocks, limits.max_blocks) || blocks.contains(&0))
-    {
-        return None;
-    }
     let block = GridLimit::BLOCK.into_iter().zip(block).zip(limits.max_block);
     let block = block.map(|((limit, size), most)| (limit, size, most));
     let whole = [(GridLimit::ThreadsPerBlock, threads, limits.max_threads_per_block)];
@@ -122,7 +128,7 @@ fn exceeded(block: [u32; 3], blocks: [u64; 3], limits: &Limits) -> Option<(GridL
     let mut of_block = block.chain(whole);
     of_block
         .find(|(_, size, most)| *size == 0 || size > most)
-        .or_else(|| grid.into_iter().find(|(_, size, most)| size > most))
+        .or_else(|| grid.into_iter().find(|(_, size, most)| size > most && !blocks.contains(&0)))
 }
 
 /// The grid of one launch, as its kernel sees it.

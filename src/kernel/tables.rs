@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint::cold_path;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub(crate) const MAX_BYTES: usize = 64 << 10;
 /// Tables, copied from the host: their bytes one after the other. Used again by the stream's next launch.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
+    /// Whether there is anything: most launches have none, and look no further.
+    is_used: bool,
     bytes: Vec<u8>,
     spans: SmallVec<[Span; 4]>,
     /// The size of the first table that is too large to be copied.
@@ -32,6 +35,7 @@ pub(crate) struct Span {
 impl Gathered {
     /// Appends a table that comes after `buffers` other arguments.
     pub(crate) fn push(&mut self, buffers: usize, table: &[u8]) {
+        self.is_used = true;
         if table.len() > MAX_BYTES {
             self.excess.get_or_insert(table.len());
             return;
@@ -42,8 +46,10 @@ impl Gathered {
     }
 
     /// What is wrong with them, for a launch of `kernel`.
+    #[inline]
     pub(crate) fn problem(&self, kernel: &Arc<str>) -> Option<Error> {
-        let requested = self.excess?;
+        let requested = self.excess.filter(|_| self.is_used)?;
+        cold_path();
         Some(Error::TableTooBig { kernel: kernel.clone(), requested, limit: MAX_BYTES })
     }
 
@@ -52,13 +58,17 @@ impl Gathered {
         self.spans.iter().map(|span| (span.place, self.bytes.get(span.range.clone()).unwrap_or(&[])))
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        !self.is_used || self.spans.is_empty()
     }
 
+    #[inline]
     pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.spans.clear();
-        self.excess = None;
+        if self.is_used {
+            self.bytes.clear();
+            self.spans.clear();
+            (self.excess, self.is_used) = (None, false);
+        }
     }
 }

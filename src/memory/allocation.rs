@@ -256,6 +256,7 @@ impl<B: Backend> Allocation<B> {
     }
 
     /// Whether it belongs to no graph. Under the lock of any slot, or the order lock.
+    #[inline]
     pub(crate) fn is_free_of_graphs(&self) -> bool {
         // Relaxed: it changes only under every lock, each of which carries the change.
         self.memberships.load(Ordering::Relaxed) == 0

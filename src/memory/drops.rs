@@ -77,10 +77,12 @@ impl<T> DropQueue<T> {
 }
 
 impl Backlog {
+    #[inline]
     pub(crate) fn items(&self) -> usize {
         self.items.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -91,6 +93,7 @@ impl Backlog {
         self.bytes.store(queue.bytes, Ordering::Relaxed);
     }
 
+    #[inline]
     fn is_above(&self, limit: Limit) -> bool {
         self.items() > limit.items || self.bytes() > limit.bytes
     }
@@ -98,6 +101,7 @@ impl Backlog {
 
 impl Kept {
     /// The host memory that the device touches for `job`.
+    #[inline]
     pub(crate) fn of<B: Backend>(job: &Job<B>) -> Option<(Self, u64)> {
         match &job.0 {
             Work::Write { bytes, .. } => Some((Kept::Write(bytes.clone()), bytes.held() as u64)),

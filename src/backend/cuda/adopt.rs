@@ -79,7 +79,7 @@ impl<T: Element> Buffer<T, Cuda> {
             Err(error) => return Err(Refused::new(slice, error)),
         };
         let (len, bytes) = (slice.len(), slice.num_bytes());
-        let memory = CudaMemory::adopted(&device.backend.machine, (start, bytes), Box::new(slice));
+        let memory = CudaMemory::adopted(&device.backend.machine, start, Box::new(slice));
         let mut history = Marks::default();
         history.add(mark);
         Ok(Buffer::new(Allocation::adopted(&device, slot, memory, bytes, history), len))

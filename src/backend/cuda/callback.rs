@@ -16,10 +16,11 @@ use crate::backend::cuda::late::{Admission, Late, may_fail};
 use crate::backend::cuda::queue::Shared;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
-use crate::backend::{Call, Command, Fault, Submitter};
+use crate::backend::{Call, Command, CommandRef, Fault, Submitter};
 use crate::callback::{OnDevice, panic_message, shielded};
 use crate::error::Error;
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::order::Mark;
 
 /// One call, which the driver owns from its submission on.
@@ -71,7 +72,7 @@ impl Task {
         let Work::HostCall { call } = &command.job.0 else { return };
         let skipped = admission.as_ref().is_some_and(|admission| admission.verdict.of(0).is_some());
         let outcome = if skipped { Ok(()) } else { call_user(call) };
-        conclude(&late, admission.as_ref(), 0, &command, outcome, |error| by.failures.park(error));
+        conclude(&late, admission.as_ref(), 0, command.view(), outcome, |error| by.failures.park(error));
     }
 }
 
@@ -80,7 +81,7 @@ fn conclude(
     late: &Late,
     admission: Option<&Admission>,
     index: usize,
-    command: &Command<Cuda>,
+    command: CommandRef<'_, Cuda>,
     outcome: Result<(), Error>,
     tell: impl FnOnce(&Arc<Error>),
 ) {
@@ -105,7 +106,7 @@ fn call_user(call: &Callback) -> Result<(), Error> {
 
 /// The host node of a graph, which its executable refers to.
 pub(crate) struct Node {
-    commands: Arc<[Command<Cuda>]>,
+    commands: Arc<Commands<Cuda>>,
     index: usize,
     replays: Arc<Replays>,
     /// How often it ran.
@@ -159,7 +160,7 @@ impl Replays {
 }
 
 impl Node {
-    pub(crate) fn new(commands: &Arc<[Command<Cuda>]>, index: usize, replays: &Arc<Replays>) -> Arc<Self> {
+    pub(crate) fn new(commands: &Arc<Commands<Cuda>>, index: usize, replays: &Arc<Replays>) -> Arc<Self> {
         let (commands, replays) = (commands.clone(), replays.clone());
         Arc::new(Node { commands, index, replays, ran: AtomicU64::new(0) })
     }

@@ -3,12 +3,15 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::ffi::{CString, c_void};
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use static_assertions::assert_impl_all;
 
+use crate::backend::command::ArgsRef;
 use crate::backend::cuda::context::{Context, check, fault};
 use crate::backend::cuda::memory::address;
 #[cfg(feature = "nvrtc")]
@@ -20,16 +23,14 @@ use crate::backend::cuda::sys::{self, CUfunction_attribute_enum as Attribute, CU
 use crate::backend::cuda::text::{SourceText, Unit};
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
-use crate::backend::{ArgBlock, Call, Fault};
+use crate::backend::{Call, Fault};
 use crate::kernel::program::Sources;
 use crate::kernel::signature::ParamKind;
 
 /// A kernel of a CUDA device.
 pub struct CudaCode {
     pub(crate) function: Function,
-    params: Vec<Param>,
-    /// The size of the parameter block.
-    bytes: usize,
+    params: SmallVec<[Param; FEW_PARAMS]>,
     /// What keeps the function; `None` only while it is being dropped. Behind a lock only to be `Sync`.
     keep: Mutex<Option<Retired>>,
     machine: Arc<Machine>,
@@ -56,13 +57,22 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 /// As many parameters as a signature can have.
-pub(crate) const MOST_PARAMS: usize = 32;
+const MOST_PARAMS: usize = 32;
 
-/// Where a parameter goes.
-struct Param {
-    kind: ParamKind,
-    offset: usize,
+/// As many parameters as most kernels have.
+const FEW_PARAMS: usize = 8;
+
+/// What a parameter is given.
+#[derive(Clone, Copy)]
+enum Param {
+    /// The address of the next buffer.
+    Buffer,
+    /// So many bytes of the scalars.
+    Value(u32),
 }
+
+/// The driver's two ways of being given parameters, one of which is null.
+pub(crate) type Params = (*mut *mut c_void, *mut *mut c_void);
 
 impl ParamKind {
     fn bytes(&self) -> usize {
@@ -153,13 +163,7 @@ impl CudaCode {
     /// Without a function yet, but with what will keep it.
     fn new(machine: &Arc<Machine>, keep: Retired) -> Self {
         let function = Function { raw: std::ptr::null_mut(), shared: 0 };
-        CudaCode {
-            function,
-            params: Vec::new(),
-            bytes: 0,
-            keep: Mutex::new(Some(keep)),
-            machine: machine.clone(),
-        }
+        CudaCode { function, params: SmallVec::new(), keep: Mutex::new(Some(keep)), machine: machine.clone() }
     }
 
     /// Compares the function with what the program says of it.
@@ -212,12 +216,12 @@ impl CudaCode {
         Ok(u64::try_from(value).unwrap_or(0))
     }
 
-    /// Compares the function's parameters with the signature's, and notes where each one goes.
+    /// Compares the function's parameters with the signature's, and notes what each one is given.
     fn place(&mut self, sources: &Sources) -> Result<(), Fault> {
         let name = &sources.name;
         let refuse = |message: String| Err(Fault::new(Call::Load, Severity::Call, message));
         for (index, kind) in sources.params.iter().enumerate() {
-            let Some((offset, bytes)) = self.param(index)? else {
+            let Some(bytes) = self.param(index)? else {
                 let (found, expected) = (index, sources.params.len());
                 return refuse(format!(
                     "`{name}`: the function has {found} parameters, the signature {expected}"
@@ -229,8 +233,12 @@ impl CudaCode {
                     "`{name}`: parameter {index} has {bytes} bytes in the function and {expected} in the signature"
                 ));
             }
-            self.params.push(Param { kind: *kind, offset });
-            self.bytes = self.bytes.max(offset + bytes);
+            self.params.push(match kind {
+                ParamKind::Buffer(_) => Param::Buffer,
+                ParamKind::Scalar(_) | ParamKind::Len(_) => {
+                    Param::Value(u32::try_from(bytes).unwrap_or(u32::MAX))
+                }
+            });
         }
         if self.param(sources.params.len())?.is_some() {
             let expected = sources.params.len();
@@ -241,68 +249,67 @@ impl CudaCode {
         Ok(())
     }
 
-    /// Offset and size of a parameter of the function, if it has so many.
+    /// The size of a parameter of the function, if it has so many.
     ///
     /// Every driver that a device is opened on tells them (the call came with 12.4); where one does not, the function is
     /// refused, since a launch would read as many bytes as it likes. The one behind the last is asked for too, so that a tool
     /// that lists refused calls shows one for each function.
-    fn param(&self, index: usize) -> Result<Option<(usize, usize)>, Fault> {
+    fn param(&self, index: usize) -> Result<Option<usize>, Fault> {
         let (mut offset, mut bytes) = (0, 0);
         // SAFETY: both are places for sizes, and the function is one of a loaded module.
         match unsafe { sys::cuFuncGetParamInfo(self.function.raw, index, &mut offset, &mut bytes) } {
             code if code == sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(None),
-            code => check(Call::Load, code).map(|()| Some((offset, bytes))),
+            code => check(Call::Load, code).map(|()| Some(bytes)),
         }
-    }
-
-    /// Writes the parameter block of a launch.
-    pub(crate) fn write_params(&self, args: &ArgBlock<Cuda>, block: &mut Vec<u8>) -> Result<(), Fault> {
-        block.clear();
-        block.resize(self.bytes, 0);
-        let mut regions = args.regions.iter();
-        let mut scalars = args.scalars.as_slice();
-        let missing = || Fault::new(Call::Launch, Severity::Call, "a launch without all of its arguments");
-        for param in &self.params {
-            let bytes = param.kind.bytes();
-            let place = block.get_mut(param.offset..param.offset + bytes).ok_or_else(missing)?;
-            if let ParamKind::Buffer(_) = param.kind {
-                let (start, _) = address(Call::Launch, regions.next().ok_or_else(missing)?)?;
-                place.copy_from_slice(&start.to_ne_bytes());
-            } else {
-                let (value, rest) = scalars.split_at_checked(bytes).ok_or_else(missing)?;
-                place.copy_from_slice(value);
-                scalars = rest;
-            }
-        }
-        Ok(())
     }
 }
 
 impl CudaCode {
-    /// Points `places` to the value of each parameter: to `addresses`, where those of the buffers are put, and to the scalars
-    /// of `args`.
+    /// Calls `call` with the parameters of a launch, in the driver's way: the address of each one's value.
     #[inline]
-    pub(crate) fn point(
+    pub(crate) fn with_params<T>(
         &self,
-        args: &ArgBlock<Cuda>,
-        addresses: &mut [u64; MOST_PARAMS],
-        places: &mut [*mut c_void; MOST_PARAMS],
-    ) -> Result<(), Fault> {
-        let missing = || Fault::new(Call::Launch, Severity::Call, "a launch without all of its arguments");
-        let mut buffers = args.regions.iter().zip(addresses);
-        let mut scalars = args.scalars.as_slice();
-        for (param, place) in self.params.iter().zip(places) {
-            *place = if let ParamKind::Buffer(_) = param.kind {
-                let (region, start) = buffers.next().ok_or_else(missing)?;
-                (*start, _) = address(Call::Launch, region)?;
-                std::ptr::from_mut(start).cast()
-            } else {
-                let (value, rest) = scalars.split_at_checked(param.kind.bytes()).ok_or_else(missing)?;
-                scalars = rest;
-                value.as_ptr().cast_mut().cast()
+        args: ArgsRef<'_, Cuda>,
+        call: impl FnOnce(Params) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match self.params.len() {
+            0..=FEW_PARAMS => self.in_room::<FEW_PARAMS, T>(args, call),
+            _ => {
+                cold_path();
+                self.in_room::<MOST_PARAMS, T>(args, call)
+            }
+        }
+    }
+
+    /// [`with_params`](CudaCode::with_params), with room for `N` of them.
+    #[inline]
+    fn in_room<const N: usize, T>(
+        &self,
+        args: ArgsRef<'_, Cuda>,
+        call: impl FnOnce(Params) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let missing = || {
+            cold_path();
+            Fault::new(Call::Launch, Severity::Call, "a launch without all of its arguments")
+        };
+        let (mut addresses, mut places) = ([0u64; N], [std::ptr::null_mut(); N]);
+        let mut buffers = args.regions.iter().zip(&mut addresses);
+        let mut scalars = args.scalars;
+        for (param, place) in self.params.iter().zip(&mut places) {
+            *place = match param {
+                Param::Buffer => {
+                    let (region, start) = buffers.next().ok_or_else(missing)?;
+                    (*start, _) = address(Call::Launch, region)?;
+                    std::ptr::from_mut(start).cast()
+                }
+                Param::Value(bytes) => {
+                    let (value, rest) = scalars.split_at_checked(*bytes as usize).ok_or_else(missing)?;
+                    scalars = rest;
+                    value.as_ptr().cast_mut().cast()
+                }
             };
         }
-        Ok(())
+        call((places.as_mut_ptr(), std::ptr::null_mut()))
     }
 }
 

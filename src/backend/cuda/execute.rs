@@ -3,10 +3,11 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::ffi::c_void;
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use crate::backend::command::Work;
-use crate::backend::cuda::code::{Function, MOST_PARAMS};
+use crate::backend::cuda::code::{Function, Params};
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::fill::{Step, THREADS};
 use crate::backend::cuda::landing::{Flight, Load};
@@ -16,7 +17,7 @@ use crate::backend::cuda::queue::{CudaQueue, Shared};
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine, callback, ferry};
 use crate::backend::fault::Severity;
-use crate::backend::{Call, Command, Fault, Region, Submitter, outcome};
+use crate::backend::{Call, Command, CommandRef, Fault, Region, Submitter, outcome};
 use crate::error::Error;
 use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
@@ -32,18 +33,20 @@ pub(crate) fn submit(
 ) -> Result<(), Fault> {
     let CudaQueue { shared, machine, .. } = queue;
     let _bound = machine.context.bind()?;
-    let logs = machine.late.is_pending() || late::may_fail(command);
-    match admit(machine, command, logs) {
-        Err(cause) => outcome::skip(command, &cause),
+    let logs = machine.late.is_pending() || late::may_fail(command.view());
+    match admit(machine, command.view(), logs) {
+        Err(cause) => {
+            cold_path();
+            outcome::skip(command.view(), &cause);
+        }
         Ok(admission) => {
             let enqueued = enqueue(machine, shared, seq, by, command, admission.as_ref());
-            if let (Err(_), Some(admission)) = (&enqueued, &admission) {
-                machine.late.cancel(admission);
+            match (&enqueued, &admission) {
+                (Ok(()), None) => settle(command.view()),
+                (Err(_), Some(admission)) => machine.late.cancel(admission),
+                _ => {}
             }
             enqueued?;
-            if admission.is_none() {
-                settle(command);
-            }
         }
     }
     shared.submit(machine, seq);
@@ -52,23 +55,30 @@ pub(crate) fn submit(
 
 /// Whether the command may run, by the taint of what it reads.
 #[inline]
-fn admit(machine: &Machine, command: &Command<Cuda>, logs: bool) -> Result<Option<Admission>, Arc<Error>> {
+fn admit(
+    machine: &Machine,
+    command: CommandRef<'_, Cuda>,
+    logs: bool,
+) -> Result<Option<Admission>, Arc<Error>> {
     if logs {
+        cold_path();
         return machine.late.admit(command).map(Some);
     }
     // A move takes the taint of its source along, whatever that is.
     if taint::is_clean(command) || matches!(command.job.0, Work::Move) {
         return Ok(None);
     }
+    cold_path();
     taint::admit(command).map_or(Ok(None), Err)
 }
 
 /// What the command wrote is what it wrote.
-fn settle(command: &Command<Cuda>) {
+fn settle(command: CommandRef<'_, Cuda>) {
     if taint::is_clean(command) {
         return;
     }
-    match (&command.job.0, command.args.regions.as_slice()) {
+    cold_path();
+    match (&command.job.0, command.args.regions) {
         (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
             to.taint.adopt(&from.taint);
         }
@@ -79,7 +89,7 @@ fn settle(command: &Command<Cuda>) {
 /// Remembers that a command failed, in the place of the `seq`-th operation.
 pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: Command<Cuda>, cause: &Arc<Error>) {
     let CudaQueue { shared, spares, machine } = queue;
-    outcome::fail(&command, cause);
+    outcome::fail(command.view(), cause);
     spares.give(command.args);
     match machine.context.bind() {
         Ok(_bound) => shared.submit(machine, seq),
@@ -99,11 +109,10 @@ fn enqueue(
     let (args, stream, call) = (&command.args, queue.stream(), command.job.call());
     match (&command.job.0, args.regions.as_slice()) {
         (Work::Launch { kernel, extent }, _) => {
-            let (mut addresses, mut places) = ([0; MOST_PARAMS], [std::ptr::null_mut(); MOST_PARAMS]);
-            kernel.code.point(args, &mut addresses, &mut places)?;
             let (blocks, block) = shape(extent)?;
-            let params = (places.as_mut_ptr(), std::ptr::null_mut());
-            launch(call, stream, kernel.code.function, blocks, block, params)
+            kernel.code.with_params(command.view().args, |params| {
+                launch(call, stream, kernel.code.function, blocks, block, params)
+            })
         }
         (Work::Copy | Work::Move, [from, to]) => copy(call, stream, from, to),
         (Work::Fill, [to]) => {
@@ -146,12 +155,12 @@ pub(crate) fn shape(extent: &Extent) -> Result<([u32; 3], [u32; 3]), Fault> {
     let [x, y, z] = extent.blocks().map(u32::try_from);
     match (x, y, z) {
         (Ok(x), Ok(y), Ok(z)) => Ok(([x, y, z], extent.block())),
-        _ => Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count")),
+        _ => {
+            cold_path();
+            Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count"))
+        }
     }
 }
-
-/// The driver's two ways of being given parameters, one of which is null.
-type Params = (*mut *mut c_void, *mut *mut c_void);
 
 fn launch(
     call: Call,

@@ -42,14 +42,17 @@ pub(crate) fn carries(len: usize) -> bool {
 }
 
 /// The block of a queue, and what of its stream goes through it.
+///
+/// In the order of its fields: every launch looks at the first.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Ferry {
+    /// How many parts the transfers have, to be read without their lock.
+    parts: AtomicUsize,
     /// There once it was needed.
     block: Mutex<Option<Block>>,
     /// Transfers that are not known to be done: their operations, and how many parts they have.
     transfers: Mutex<VecDeque<(u64, usize)>>,
-    /// How many parts those have, to be read without the lock.
-    parts: AtomicUsize,
 }
 
 /// Where the parts of one transfer go through.
@@ -131,11 +134,16 @@ pub(crate) unsafe fn read(
 }
 
 impl Ferry {
-    /// The operation to wait for before the next one is enqueued, if there is one.
+    /// Whether there may be an operation that is [`overdue`](Ferry::overdue).
     #[inline]
-    pub(crate) fn overdue(&self, completed: u64) -> Option<u64> {
+    pub(crate) fn is_full(&self) -> bool {
         // Relaxed: a bound, which several threads at once may miss by a transfer each.
-        if self.parts.load(Ordering::Relaxed) < IN_FLIGHT { None } else { self.oldest(completed) }
+        self.parts.load(Ordering::Relaxed) >= IN_FLIGHT
+    }
+
+    /// The operation to wait for before the next one is enqueued, if there is one.
+    pub(crate) fn overdue(&self, completed: u64) -> Option<u64> {
+        if self.is_full() { self.oldest(completed) } else { None }
     }
 
     #[cold]

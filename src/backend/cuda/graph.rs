@@ -11,7 +11,7 @@ use static_assertions::assert_impl_all;
 
 use crate::backend::command::Work;
 use crate::backend::cuda::callback::{Node, Replay, Replays};
-use crate::backend::cuda::code::Function;
+use crate::backend::cuda::code::{Function, Params};
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::execute::{extra, fits, shape};
 use crate::backend::cuda::fill::{Step, THREADS};
@@ -23,9 +23,10 @@ use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
-use crate::backend::{Call, Command, Fault, Fleeting, HostBytes, Region, Submitter, outcome};
+use crate::backend::{Call, CommandRef, Fault, Fleeting, HostBytes, Region, Submitter, outcome};
 use crate::error::Error;
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
 use crate::layout::Pitch;
 use crate::order::Mark;
@@ -35,7 +36,7 @@ use crate::taint;
 pub struct CudaExec {
     /// `None` for a graph without nodes.
     exec: Option<Exec>,
-    pub(crate) commands: Arc<[Command<Cuda>]>,
+    pub(crate) commands: Arc<Commands<Cuda>>,
     pub(crate) fleeting: Vec<Fleeting<Cuda>>,
     /// How many of its host nodes are to write something.
     pub(crate) failing_calls: usize,
@@ -73,29 +74,29 @@ type Nodes = SmallVec<[sys::CUgraphNode; 4]>;
 impl CudaExec {
     pub(crate) fn seal(
         machine: &Arc<Machine>,
-        commands: Vec<Command<Cuda>>,
+        commands: &Arc<Commands<Cuda>>,
         dag: &Dag,
         fleeting: Vec<Fleeting<Cuda>>,
     ) -> Result<Self, Fault> {
         let _relaxed = machine.context.relaxed()?;
-        let writes = written(machine, &commands)?;
+        let contained = Contained::of(commands);
         let mut sealed = CudaExec {
             exec: None,
-            failing_calls: commands.iter().filter(|command| may_fail(command)).count(),
+            failing_calls: contained.failing_calls,
             fleeting,
             clean_at: AtomicU64::new(u64::MAX),
             replays: Arc::default(),
             calls: Vec::new(),
-            sections_call: commands.iter().any(section_calls),
-            commands: commands.into(),
-            writes,
+            sections_call: contained.sections_call,
+            commands: commands.clone(),
+            writes: written(machine, commands, contained.written)?,
             machine: machine.clone(),
         };
-        if sealed.commands.is_empty() {
+        if commands.len() == 0 {
             return Ok(sealed);
         }
         let mut builder = Builder::new(machine, sealed.writes.as_ref())?;
-        builder.build(&sealed.commands, dag, &sealed.replays)?;
+        builder.build(commands, dag, &sealed.replays)?;
         sealed.calls = std::mem::take(&mut builder.calls);
         // From here on, dropping `sealed` is what destroys the executable.
         sealed.exec = Some(builder.instantiate()?);
@@ -204,23 +205,43 @@ impl Drop for CudaExec {
     }
 }
 
-fn section_calls(command: &Command<Cuda>) -> bool {
-    matches!(&command.job.0, Work::Raw { section } if section.calls())
+/// What a graph has of things that are rare.
+#[derive(Default)]
+struct Contained {
+    failing_calls: usize,
+    sections_call: bool,
+    /// The bytes of recorded writes.
+    written: usize,
 }
 
-/// The bytes of all recorded writes, one after the other: a graph reads them anew on every replay.
-fn written(machine: &Arc<Machine>, commands: &[Command<Cuda>]) -> Result<Option<CudaPinned>, Fault> {
-    let bytes = |command: &Command<Cuda>| match &command.job.0 {
-        Work::Write { bytes, .. } => Some(bytes.clone()),
-        _ => None,
-    };
-    let sum = commands.iter().filter_map(bytes).map(|bytes| bytes.bytes().len()).sum();
+impl Contained {
+    fn of(commands: &Commands<Cuda>) -> Self {
+        let mut found = Contained::default();
+        for command in commands.iter() {
+            match &command.job.0 {
+                Work::HostCall { .. } => found.failing_calls += usize::from(may_fail(command)),
+                Work::Raw { section } => found.sections_call |= section.calls(),
+                Work::Write { bytes, .. } => found.written += bytes.bytes().len(),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// The `sum` bytes of all recorded writes, one after the other: a graph reads them anew on every replay.
+fn written(
+    machine: &Arc<Machine>,
+    commands: &Commands<Cuda>,
+    sum: usize,
+) -> Result<Option<CudaPinned>, Fault> {
     if sum == 0 {
         return Ok(None);
     }
     let mut pinned = CudaPinned::zeroed(machine, sum)?;
     let mut rest = pinned.bytes_mut();
-    for bytes in commands.iter().filter_map(bytes) {
+    for job in commands.jobs() {
+        let Work::Write { bytes, .. } = &job.0 else { continue };
         let Some((place, behind)) = rest.split_at_mut_checked(bytes.bytes().len()) else { break };
         place.copy_from_slice(bytes.bytes());
         rest = behind;
@@ -240,18 +261,19 @@ impl<'m> Builder<'m> {
     /// Adds a node, or a few, for every command.
     fn build(
         &mut self,
-        commands: &Arc<[Command<Cuda>]>,
+        commands: &Arc<Commands<Cuda>>,
         dag: &Dag,
         replays: &Arc<Replays>,
     ) -> Result<(), Fault> {
-        let mut params = Vec::new();
         let mut last: Vec<sys::CUgraphNode> = Vec::with_capacity(commands.len());
         for (index, command) in commands.iter().enumerate() {
-            let before = dag.preds(index as u32).iter().filter_map(|node| last.get(*node as usize).copied());
-            let before: Nodes = before.collect();
+            let mut before = Nodes::new();
+            for node in dag.preds(index as u32) {
+                last.get(*node as usize).into_iter().for_each(|node| before.push(*node));
+            }
             let node = match &command.job.0 {
                 Work::HostCall { .. } => self.call(&before, Node::new(commands, index, replays))?,
-                _ => self.add(&before, command, &mut params)?,
+                _ => self.add(&before, command)?,
             };
             last.push(node);
         }
@@ -259,24 +281,17 @@ impl<'m> Builder<'m> {
     }
 
     /// Adds the nodes of one command; returns the one that comes last.
-    fn add(
-        &mut self,
-        before: &Nodes,
-        command: &Command<Cuda>,
-        params: &mut Vec<u8>,
-    ) -> Result<sys::CUgraphNode, Fault> {
-        let args = &command.args;
-        match (&command.job.0, args.regions.as_slice()) {
+    fn add(&mut self, before: &Nodes, command: CommandRef<'_, Cuda>) -> Result<sys::CUgraphNode, Fault> {
+        let args = command.args;
+        match (&command.job.0, args.regions) {
             (Work::Launch { kernel, extent }, _) => {
-                let code = &kernel.code;
-                code.write_params(args, params)?;
-                let (blocks, block) = shape(extent)?;
-                self.kernel(before, code.function, blocks, block, params)
+                let (code, (blocks, block)) = (&kernel.code, shape(extent)?);
+                code.with_params(args, |params| self.kernel(before, code.function, blocks, block, params))
             }
             (Work::Copy, [from, to]) => self.copy(before, from, to),
             (Work::Fill, [to]) => {
                 let (to, len) = address(Call::Seal, to)?;
-                self.fill(before, to, len, &args.scalars)
+                self.fill(before, to, len, args.scalars)
             }
             (Work::Write { bytes, pitch }, [to]) => self.write(before, to, *pitch, bytes.bytes().len()),
             (Work::Raw { section }, _) => {
@@ -292,10 +307,8 @@ impl<'m> Builder<'m> {
         function: Function,
         [x, y, z]: [u32; 3],
         [bx, by, bz]: [u32; 3],
-        params: &[u8],
+        (places, extra): Params,
     ) -> Result<sys::CUgraphNode, Fault> {
-        let mut size = params.len();
-        let mut extra = extra(params, &mut size);
         let node = sys::CUDA_KERNEL_NODE_PARAMS {
             func: function.raw,
             gridDimX: x,
@@ -305,8 +318,8 @@ impl<'m> Builder<'m> {
             blockDimY: by,
             blockDimZ: bz,
             sharedMemBytes: function.shared,
-            kernelParams: std::ptr::null_mut(),
-            extra: extra.as_mut_ptr(),
+            kernelParams: places,
+            extra,
             kern: std::ptr::null_mut(),
             ctx: std::ptr::null_mut(),
         };
@@ -392,6 +405,9 @@ impl<'m> Builder<'m> {
             let before: Nodes = last.map_or_else(|| before.clone(), |last| smallvec![last]);
             last = Some(match step {
                 Step::Launch { function, blocks, params } => {
+                    let mut size = params.len();
+                    let mut extra = extra(params, &mut size);
+                    let params = (std::ptr::null_mut(), extra.as_mut_ptr());
                     self.kernel(&before, function, [blocks, 1, 1], [THREADS, 1, 1], params)?
                 }
                 Step::Set { to, value, width, count } => self.set(&before, to, value, width, count)?,

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::backend::command::Work;
 use crate::backend::cuda::Cuda;
 use crate::backend::cuda::graph::CudaExec;
-use crate::backend::{Command, Contents, Region};
+use crate::backend::{CommandRef, Contents, Region};
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::layout::Pitch;
@@ -84,7 +84,7 @@ impl Verdict {
 }
 
 /// Whether a command is a callback that is to write something.
-pub(crate) fn may_fail(command: &Command<Cuda>) -> bool {
+pub(crate) fn may_fail(command: CommandRef<'_, Cuda>) -> bool {
     matches!(command.job.0, Work::HostCall { .. })
         && command.args.regions.iter().any(|region| region.access.writes())
 }
@@ -101,7 +101,7 @@ impl Late {
     ///
     /// # Errors
     /// The cause, if what it reads was never written.
-    pub(crate) fn admit(&self, command: &Command<Cuda>) -> Result<Admission, Arc<Error>> {
+    pub(crate) fn admit(&self, command: CommandRef<'_, Cuda>) -> Result<Admission, Arc<Error>> {
         let uses = Uses::of(command);
         let calls = usize::from(may_fail(command));
         let mut log = self.log.lock();
@@ -157,7 +157,7 @@ impl Late {
         &self,
         admission: &Admission,
         index: usize,
-        command: &Command<Cuda>,
+        command: CommandRef<'_, Cuda>,
         cause: &Arc<Error>,
     ) {
         let mut failed = Overlay::default();
@@ -183,7 +183,7 @@ impl Late {
 }
 
 impl Uses {
-    fn of(command: &Command<Cuda>) -> Self {
+    fn of(command: CommandRef<'_, Cuda>) -> Self {
         let regions = command.args.regions.iter().cloned().collect();
         Uses { regions, pitch: command.job.pitch(), moves: matches!(command.job.0, Work::Move) }
     }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
 use std::any::Any;
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +23,6 @@ use crate::error::{Error, Hindrance, Result as Outcome};
 /// One allocation of the driver. Dropped without having been freed, it is given back once the device is past its uses.
 pub struct CudaMemory {
     start: sys::CUdeviceptr,
-    bytes: usize,
     owner: Owner,
     machine: Arc<Machine>,
 }
@@ -41,16 +41,12 @@ impl CudaMemory {
         let bytes = bytes.max(1);
         let start = machine.store.allocate(bytes)?;
         let owner = Owner::Driver { freed: AtomicBool::new(false) };
-        Ok(CudaMemory { start, bytes, owner, machine: machine.clone() })
+        Ok(CudaMemory { start, owner, machine: machine.clone() })
     }
 
-    /// The `bytes` bytes at `start`, which are those of `theirs`.
-    pub(crate) fn adopted(
-        machine: &Arc<Machine>,
-        (start, bytes): (sys::CUdeviceptr, usize),
-        theirs: Box<dyn Lent>,
-    ) -> Self {
-        CudaMemory { start, bytes, owner: Owner::Theirs(Mutex::new(Some(theirs))), machine: machine.clone() }
+    /// The bytes at `start`, which are those of `theirs`.
+    pub(crate) fn adopted(machine: &Arc<Machine>, start: sys::CUdeviceptr, theirs: Box<dyn Lent>) -> Self {
+        CudaMemory { start, owner: Owner::Theirs(Mutex::new(Some(theirs))), machine: machine.clone() }
     }
 
     /// Takes out what the memory was made of, a slice of `T`, once `release` is through with it.
@@ -116,11 +112,12 @@ impl Drop for CudaMemory {
 #[inline]
 pub(crate) fn address(call: Call, region: &Region<Cuda>) -> Result<(sys::CUdeviceptr, usize), Fault> {
     let Some(contents) = &region.contents else { return Ok((0, 0)) };
-    let memory = &contents.page.memory;
-    let range = contents.offset.checked_add(region.start).zip(contents.offset.checked_add(region.end));
-    match range.filter(|(start, end)| start <= end && *end <= memory.bytes) {
-        Some((start, end)) => Ok((memory.address(start), end - start)),
-        None => Err(Fault::new(call, Severity::Sticky, "illegal address: outside of its memory")),
+    let Region { start, end, .. } = *region;
+    if start <= end && end <= contents.room {
+        Ok((contents.address + start as u64, end - start))
+    } else {
+        cold_path();
+        Err(Fault::new(call, Severity::Sticky, "illegal address: outside of its memory"))
     }
 }
 

@@ -54,6 +54,7 @@ use crate::callback as calls;
 use crate::device::{Device, DeviceOptions};
 use crate::error::{Error, Result as Outcome};
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
 use crate::kernel::program::Sources;
 use crate::poison::Poison;
@@ -79,22 +80,25 @@ pub struct Cuda {
 }
 
 /// What everything of one device shares. Lives until the last of it is gone and the device is idle.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C)]
 pub(crate) struct Machine {
+    in_flight: u64,
+    pub(crate) late: Arc<Late>,
+    pub(crate) watch: Watch,
     pub(crate) context: Context,
     pub(crate) poison: Arc<Poison>,
     pub(crate) events: Events,
     pub(crate) fill: Fill,
     pub(crate) store: Store,
-    pub(crate) late: Arc<Late>,
     pub(crate) idle: Idle,
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
-    pub(crate) watch: Watch,
     pub(crate) retirement: Retirement,
     /// Where compiled kernels are kept, if anywhere.
     #[cfg(feature = "nvrtc")]
     pub(crate) cache: Option<cache::Cache>,
     limits: Limits,
-    in_flight: u64,
 }
 
 /// Options of a CUDA device.
@@ -333,12 +337,14 @@ impl Driver for Cuda {
     fn abandon(&self, _stream: StreamId) {}
 
     fn throttle(&self, queue: &CudaQueue) {
-        let (submitted, limit) = (queue.shared.submitted(), self.machine.in_flight);
-        if submitted.saturating_sub(queue.shared.completed()) >= limit {
+        let limit = self.machine.in_flight;
+        if queue.shared.is_ahead(limit) {
             // Down to half, so that not each of the next operations waits for one.
-            self.wait_for_room(queue, submitted - limit / 2);
+            self.wait_for_room(queue, queue.shared.submitted().saturating_sub(limit / 2));
         }
-        if let Some(seq) = queue.shared.ferry.overdue(queue.shared.completed()) {
+        if queue.shared.ferry.is_full()
+            && let Some(seq) = queue.shared.ferry.overdue(queue.shared.completed())
+        {
             self.wait_for_room(queue, seq);
         }
     }
@@ -391,7 +397,7 @@ impl Driver for Cuda {
 
     fn seal(
         &self,
-        commands: Vec<Command<Self>>,
+        commands: &Arc<Commands<Self>>,
         dag: &Dag,
         fleeting: Vec<Fleeting<Self>>,
     ) -> Result<CudaExec, Fault> {

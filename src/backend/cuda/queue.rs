@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "calls of the CUDA driver")]
 
+use std::hint::cold_path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,20 +27,25 @@ pub struct CudaQueue {
 }
 
 /// What outlives the queue, until the device is done with it.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C, align(64))]
 pub(crate) struct Shared {
-    pub(crate) index: u32,
     stream: sys::CUstream,
-    counter: Counter,
     /// The last operation whose calls to the driver are made.
     submitted: AtomicU64,
-    /// The last operation after which the stream writes the counter.
-    published: Mutex<u64>,
+    /// An operation that was found done: no launch need look at what the device writes while this one will do.
+    passed: AtomicU64,
     /// A copy of `published`, to be read without its lock.
     announced: AtomicU64,
     /// After how many of the next operations the counter is written.
     precise: AtomicU32,
-    pub(crate) landings: Landings,
+    pub(crate) index: u32,
     pub(crate) ferry: Ferry,
+    counter: Counter,
+    /// The last operation after which the stream writes the counter.
+    published: Mutex<u64>,
+    pub(crate) landings: Landings,
 }
 
 // SAFETY: field by field. `stream` names an object of the driver, which any thread may use; the counter owns its page, as
@@ -90,6 +96,7 @@ impl Shared {
             stream,
             counter,
             submitted: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
             published: Mutex::new(0),
             announced: AtomicU64::new(0),
             precise: AtomicU32::new(0),
@@ -113,6 +120,20 @@ impl Shared {
         self.counter.value().load(Ordering::Acquire)
     }
 
+    /// Whether `limit` operations or more are in flight.
+    #[inline]
+    pub(crate) fn is_ahead(&self, limit: u64) -> bool {
+        let submitted = self.submitted();
+        // Relaxed: a stale number only makes it look again.
+        if submitted.saturating_sub(self.passed.load(Ordering::Relaxed)) < limit {
+            return false;
+        }
+        cold_path();
+        let completed = self.completed();
+        self.passed.store(completed, Ordering::Relaxed);
+        submitted.saturating_sub(completed) >= limit
+    }
+
     /// The last operation that is known to be done, with all that it gives: what a read landed in is not free before.
     #[inline]
     pub(crate) fn landed(&self) -> u64 {
@@ -122,15 +143,18 @@ impl Shared {
     }
 
     /// Notes that the calls for operation `seq` are made; the context is bound.
+    #[inline]
     pub(crate) fn submit(&self, machine: &Machine, seq: u64) {
         // SeqCst: see `submitted`, and the watch, which must not miss both this and the notice below.
         self.submitted.store(seq, Ordering::SeqCst);
         // Relaxed, both: a stale number only makes the counter be written once more, or once less.
         let precise = self.precise.load(Ordering::Relaxed);
         if precise > 0 {
+            cold_path();
             self.precise.store(precise - 1, Ordering::Relaxed);
             self.try_publish(machine);
         } else if seq.saturating_sub(self.announced.load(Ordering::Relaxed)) >= INTERVAL {
+            cold_path();
             self.try_publish(machine);
         }
         machine.watch.notice();

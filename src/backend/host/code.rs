@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use crate::backend::ArgBlock;
+use crate::backend::command::ArgsRef;
 use crate::backend::host::args::HostArgs;
 use crate::backend::host::{Host, Machine};
 use crate::callback::OnDevice;
@@ -62,11 +62,11 @@ impl HostCode {
     /// # Safety
     /// For as long as this runs, no byte of a region of `args` that is written is used by anything else, and none that
     /// is read is written by anything else.
-    pub(crate) unsafe fn run(&self, machine: &Machine, args: &ArgBlock<Host>, extent: Extent) {
+    pub(crate) unsafe fn run(&self, machine: &Machine, args: ArgsRef<'_, Host>, extent: Extent) {
         match &self.form {
             Form::Once(call) => {
                 // SAFETY: the caller's contract, word for word; there is one call, so no rows to keep apart.
-                let mut args = unsafe { HostArgs::new(&args.regions, &args.scalars, None) };
+                let mut args = unsafe { HostArgs::new(args.regions, args.scalars, None) };
                 call(&mut args, extent);
             }
             Form::Chunks(call) => {
@@ -79,7 +79,7 @@ impl HostCode {
                     let part = Some((rows.clone(), outer));
                     // SAFETY: the caller's contract, and `piece` gives each call rows of its own. Inputs are shared by
                     // the calls, and none of them writes one.
-                    let mut args = unsafe { HostArgs::new(&args.regions, &args.scalars, part) };
+                    let mut args = unsafe { HostArgs::new(args.regions, args.scalars, part) };
                     call(&mut args, Chunk { rows, grid: extent });
                 };
                 match pool {

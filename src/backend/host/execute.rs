@@ -10,7 +10,7 @@ use crate::backend::command::Work;
 use crate::backend::fault::Severity;
 use crate::backend::host::args::address;
 use crate::backend::host::{Host, Machine};
-use crate::backend::{Call, Command, Fault, Region, outcome};
+use crate::backend::{Call, CommandRef, Fault, Region, outcome};
 use crate::callback::panic_message as message;
 use crate::error::Error;
 use crate::layout::Pitch;
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
 }
 
 /// Runs one command, in queue order: skips it if its input is tainted, and taints its output if it fails.
-pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
+pub(crate) fn run(machine: &Machine, command: CommandRef<'_, Host>) -> Outcome {
     if let Some(lost) = machine.poison.error() {
         return skip(command, Arc::new(lost));
     }
@@ -51,19 +51,19 @@ pub(crate) fn run(machine: &Machine, command: &Command<Host>) -> Outcome {
     }
 }
 
-fn skip(command: &Command<Host>, cause: Arc<Error>) -> Outcome {
+fn skip(command: CommandRef<'_, Host>, cause: Arc<Error>) -> Outcome {
     outcome::skip(command, &cause);
     Outcome::Skipped(cause)
 }
 
 /// Runs the command with its memory marked as used, in debug builds.
-fn guarded(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
-    let met = machine.faults.meet(Call::Execute).and_then(|()| inside(&command.args.regions));
+fn guarded(machine: &Machine, command: CommandRef<'_, Host>) -> Result<(), Error> {
+    let met = machine.faults.meet(Call::Execute).and_then(|()| inside(command.args.regions));
     met.map_err(|fault| machine.poison.absorb(fault))?;
     if !cfg!(debug_assertions) {
         return perform(machine, command);
     }
-    let held = Held::enter(&command.args.regions).map_err(|fault| machine.poison.absorb(fault))?;
+    let held = Held::enter(command.args.regions).map_err(|fault| machine.poison.absorb(fault))?;
     let outcome = perform(machine, command);
     drop(held);
     outcome
@@ -106,9 +106,9 @@ impl Drop for Held<'_> {
     }
 }
 
-fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
-    let args = &command.args;
-    match (&command.job.0, args.regions.as_slice()) {
+fn perform(machine: &Machine, command: CommandRef<'_, Host>) -> Result<(), Error> {
+    let args = command.args;
+    match (&command.job.0, args.regions) {
         (Work::Launch { kernel, extent }, _) => {
             // SAFETY: `run` needs every byte that this launch writes to itself, and those that it reads unwritten. The
             // core enqueues an operation after every conflicting one, by byte range: on this queue by its order, on
@@ -132,7 +132,7 @@ fn perform(machine: &Machine, command: &Command<Host>) -> Result<(), Error> {
             Ok(())
         }
         (Work::Fill, [to]) => {
-            fill(to, &args.scalars);
+            fill(to, args.scalars);
             Ok(())
         }
         (Work::Write { bytes, pitch }, [to]) => {

@@ -10,16 +10,17 @@ use parking_lot::Mutex;
 use crate::backend::host::execute::{self, Outcome};
 use crate::backend::host::schedule::Schedule;
 use crate::backend::host::{Host, Machine};
-use crate::backend::{Command, Fleeting, Submitter, outcome};
+use crate::backend::{CommandRef, Fleeting, Submitter, outcome};
 use crate::callback::OnDevice;
 use crate::error::Error;
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
 use crate::order::Mark;
 
 /// Commands, and which of them may run side by side. One replay at a time: the core orders them.
 pub struct HostExec {
-    commands: Vec<Command<Host>>,
+    commands: Arc<Commands<Host>>,
     schedule: Schedule,
     fleeting: Vec<Fleeting<Host>>,
     /// Per run, how many runs it still waits for.
@@ -40,7 +41,7 @@ pub(crate) struct Replay {
 }
 
 impl HostExec {
-    pub(crate) fn new(commands: Vec<Command<Host>>, dag: &Dag, fleeting: Vec<Fleeting<Host>>) -> Self {
+    pub(crate) fn new(commands: Arc<Commands<Host>>, dag: &Dag, fleeting: Vec<Fleeting<Host>>) -> Self {
         let schedule = Schedule::new(dag);
         let waiting = schedule.runs.iter().map(|run| AtomicU32::new(run.waits)).collect();
         HostExec {
@@ -101,7 +102,7 @@ impl HostExec {
         self.commands.iter().for_each(|command| outcome::fail(command, cause));
     }
 
-    fn node(&self, command: &Command<Host>, replay: &Replay) {
+    fn node(&self, command: CommandRef<'_, Host>, replay: &Replay) {
         match execute::run(&replay.machine, command) {
             Outcome::Done => {}
             Outcome::Failed(error) => {

@@ -35,6 +35,7 @@ use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
 use crate::error::Error;
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
 use crate::kernel::program::Sources;
 use crate::order::Mark;
@@ -339,12 +340,12 @@ impl Driver for Host {
 
     fn seal(
         &self,
-        commands: Vec<Command<Self>>,
+        commands: &Arc<Commands<Self>>,
         dag: &Dag,
         fleeting: Vec<Fleeting<Self>>,
     ) -> Result<HostExec, Fault> {
         self.machine.call(Call::Seal)?;
-        Ok(HostExec::new(commands, dag, fleeting))
+        Ok(HostExec::new(commands.clone(), dag, fleeting))
     }
 
     fn replay(

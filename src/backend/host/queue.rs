@@ -182,13 +182,13 @@ impl Shared {
     fn run(&self, task: Task) {
         match task {
             Task::Run { by, command, .. } => {
-                if let Outcome::Failed(error) = execute::run(&self.machine, &command) {
+                if let Outcome::Failed(error) = execute::run(&self.machine, command.view()) {
                     by.failures.park(&error);
                 }
                 self.spares.give(command.args);
             }
             Task::Fail { command, cause, .. } => {
-                outcome::fail(&command, &cause);
+                outcome::fail(command.view(), &cause);
                 self.spares.give(command.args);
             }
             Task::Replay { mark, by, exec, reports } => {
@@ -313,8 +313,8 @@ impl Task {
     /// The device is gone before this could run.
     fn give_up(self, unrun: &Arc<Error>) {
         match self {
-            Task::Run { command, .. } => outcome::fail(&command, unrun),
-            Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
+            Task::Run { command, .. } => outcome::fail(command.view(), unrun),
+            Task::Fail { command, cause, .. } => outcome::fail(command.view(), &cause),
             // Whatever these write is gone with the device.
             Task::Replay { .. } | Task::FailReplay { .. } | Task::Wait { .. } => {}
         }

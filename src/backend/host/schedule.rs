@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::graph::flow::Dag;
+use crate::graph::flow::{Dag, Lists};
 
 /// The nodes of a graph, cut into runs that one thread takes as a whole.
 #[derive(Debug, Default)]
@@ -28,11 +28,11 @@ pub(crate) struct Run {
 
 impl Schedule {
     pub(crate) fn new(dag: &Dag) -> Self {
-        let nodes = dag.len() as u32;
+        let (nodes, succs) = (dag.len() as u32, dag.succs());
         let mut schedule = Schedule::default();
         let mut run_of = vec![0u32; dag.len()];
         let mut tails = Vec::new();
-        for head in (0..nodes).filter(|n| !continues(dag, *n)) {
+        for head in (0..nodes).filter(|n| !continues(dag, &succs, *n)) {
             let start = schedule.order.len();
             let mut at = head;
             loop {
@@ -40,8 +40,8 @@ impl Schedule {
                 if let Some(run) = run_of.get_mut(at as usize) {
                     *run = schedule.runs.len() as u32;
                 }
-                match dag.succs(at) {
-                    [next] if continues(dag, *next) => at = *next,
+                match succs.list(at) {
+                    [next] if continues(dag, &succs, *next) => at = *next,
                     _ => break,
                 }
             }
@@ -54,7 +54,7 @@ impl Schedule {
         }
         for (run, tail) in schedule.runs.iter_mut().zip(tails) {
             let start = schedule.successors.len();
-            let heads = dag.succs(tail).iter().filter_map(|head| run_of.get(*head as usize).copied());
+            let heads = succs.list(tail).iter().filter_map(|head| run_of.get(*head as usize).copied());
             schedule.successors.extend(heads);
             run.successors = start..schedule.successors.len();
         }
@@ -73,8 +73,8 @@ impl Schedule {
 }
 
 /// Whether `n` belongs to the run of its one predecessor, which has no other successor.
-fn continues(dag: &Dag, n: u32) -> bool {
-    matches!(dag.preds(n), [pred] if dag.succs(*pred).len() == 1)
+fn continues(dag: &Dag, succs: &Lists, n: u32) -> bool {
+    matches!(dag.preds(n), [pred] if succs.list(*pred).len() == 1)
 }
 
 #[cfg(test)]

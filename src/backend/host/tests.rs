@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::backend::command::ArgBlock;
 use crate::backend::sealed::Driver as _;
-use crate::backend::{ArgBlock, Call, Command, Job, Region, Waiter};
+use crate::backend::{Call, Command, Job, Region, Waiter};
 use crate::memory::allocation::Home;
 use crate::prelude::*;
 use crate::{DeviceOptions, Error, enqueue::sealed::Route as _};

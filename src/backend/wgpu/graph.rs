@@ -16,9 +16,10 @@ use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::steps::{Resolver, Step, Steps};
 use crate::backend::wgpu::{Machine, Wgpu, worker};
-use crate::backend::{Call, Command, Fault, Fleeting, Submitter, outcome};
+use crate::backend::{Call, CommandRef, Fault, Fleeting, Job, Submitter, outcome};
 use crate::error::Error;
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::order::Mark;
 use crate::taint;
 
@@ -26,7 +27,7 @@ use crate::taint;
 ///
 /// wgpu runs the dispatches of a submission one after the other, so that the order of recording is as good as any.
 pub struct WgpuExec {
-    commands: Vec<Command<Wgpu>>,
+    commands: Arc<Commands<Wgpu>>,
     steps: Vec<Step>,
     /// Per command, one past its last step.
     ends: Vec<usize>,
@@ -39,14 +40,14 @@ pub struct WgpuExec {
 impl WgpuExec {
     pub(crate) fn seal(
         machine: &Arc<Machine>,
-        commands: Vec<Command<Wgpu>>,
+        commands: &Arc<Commands<Wgpu>>,
         fleeting: Vec<Fleeting<Wgpu>>,
     ) -> Result<Self, Fault> {
-        let written = Written::gather(machine, &commands)?;
+        let written = Written::gather(machine, commands)?;
         // The graph keeps its groups itself; the same kernel on the same ranges has one.
         let (mut groups, mut scratch) = (Groups::new(usize::MAX), Scratch::default());
         let (mut steps, mut ends, mut taken) = (Vec::new(), Vec::with_capacity(commands.len()), 0);
-        for command in &commands {
+        for command in commands.iter() {
             let mut these = Steps::new();
             let (groups, scratch) = (&mut groups, &mut scratch);
             let mut resolver = Resolver { machine, groups, scratch, steps: &mut these };
@@ -58,7 +59,8 @@ impl WgpuExec {
             steps.extend(these);
             ends.push(steps.len());
         }
-        let calls_host = commands.iter().any(|command| matches!(command.job.0, Work::HostCall { .. }));
+        let calls_host = commands.jobs().any(|job| matches!(job.0, Work::HostCall { .. }));
+        let commands = commands.clone();
         Ok(WgpuExec { commands, steps, ends, fleeting, calls_host, clean_at: AtomicU64::new(u64::MAX) })
     }
 
@@ -194,12 +196,12 @@ impl WgpuExec {
 struct Written(Option<WgpuMemory>);
 
 impl Written {
-    fn gather(machine: &Machine, commands: &[Command<Wgpu>]) -> Result<Self, Fault> {
-        let bytes = |command: &Command<Wgpu>| match &command.job.0 {
+    fn gather(machine: &Machine, commands: &Commands<Wgpu>) -> Result<Self, Fault> {
+        let bytes = |job: &Job<Wgpu>| match &job.0 {
             Work::Write { bytes, .. } => Some(bytes.clone()),
             _ => None,
         };
-        let sizes = commands.iter().filter_map(bytes).map(|bytes| bytes.bytes().len());
+        let sizes = commands.jobs().filter_map(bytes).map(|bytes| bytes.bytes().len());
         let sum: usize = sizes.map(|bytes| bytes.next_multiple_of(WORD as usize)).sum();
         if sum == 0 {
             return Ok(Written(None));
@@ -217,7 +219,7 @@ impl Written {
         };
         let mut view = view.map_err(refused)?;
         let mut at = 0;
-        for bytes in commands.iter().filter_map(bytes) {
+        for bytes in commands.jobs().filter_map(bytes) {
             let len = bytes.bytes().len();
             view.slice(at..at + len).copy_from_slice(bytes.bytes());
             at += len.next_multiple_of(WORD as usize);
@@ -231,11 +233,11 @@ impl Written {
     fn replay(
         &self,
         resolver: &mut Resolver<'_>,
-        command: &Command<Wgpu>,
+        command: CommandRef<'_, Wgpu>,
         taken: &mut u64,
     ) -> Result<(), Fault> {
         let (Some(memory), Work::Write { bytes, pitch }, [to]) =
-            (&self.0, &command.job.0, command.args.regions.as_slice())
+            (&self.0, &command.job.0, command.args.regions)
         else {
             return Ok(());
         };

@@ -55,6 +55,7 @@ use crate::callback::OnDevice;
 use crate::device::{Device, DeviceOptions};
 use crate::error::{Error, Result as Outcome};
 use crate::failures::Reports;
+use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
 use crate::kernel::program::Sources;
 use crate::poison::Poison;
@@ -324,7 +325,7 @@ impl Driver for Wgpu {
 
     fn seal(
         &self,
-        commands: Vec<Command<Self>>,
+        commands: &Arc<Commands<Self>>,
         _dag: &Dag,
         fleeting: Vec<Fleeting<Self>>,
     ) -> Result<WgpuExec, Fault> {

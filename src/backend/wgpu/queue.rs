@@ -140,7 +140,7 @@ impl WgpuQueue {
             let command = std::mem::replace(command, Command::taken());
             return self.defer(&mut state, Task::Run { seq, by: by.clone(), command });
         }
-        state.run(&self.machine, command)?;
+        state.run(&self.machine, command.view())?;
         self.shared.encoded(&self.machine, &mut state, seq);
         Ok(())
     }
@@ -153,7 +153,7 @@ impl WgpuQueue {
             self.shared.moved.notify_all();
             return;
         }
-        crate::backend::outcome::fail(&command, &cause);
+        crate::backend::outcome::fail(command.view(), &cause);
         self.shared.encoded(&self.machine, &mut state, seq);
         drop(state);
         self.spares.give(command.args);

@@ -11,7 +11,7 @@ use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::queue::State;
 use crate::backend::wgpu::steps::Resolver;
 use crate::backend::wgpu::{Machine, Wgpu};
-use crate::backend::{Call, Command, Fault, Region, outcome};
+use crate::backend::{Call, CommandRef, Fault, Region, outcome};
 use crate::layout::Pitch;
 use crate::memory::staging::Staged;
 use crate::profile::Clock;
@@ -22,7 +22,7 @@ impl State {
     ///
     /// # Errors
     /// What the device cannot do; nothing was encoded.
-    pub(crate) fn run(&mut self, machine: &Arc<Machine>, command: &Command<Wgpu>) -> Result<(), Fault> {
+    pub(crate) fn run(&mut self, machine: &Arc<Machine>, command: CommandRef<'_, Wgpu>) -> Result<(), Fault> {
         // A move takes the taint of its source along, whatever that is.
         let moves = matches!(command.job.0, Work::Move);
         let clean = taint::is_clean(command);
@@ -40,9 +40,9 @@ impl State {
         Ok(())
     }
 
-    fn encode(&mut self, machine: &Arc<Machine>, command: &Command<Wgpu>) -> Result<(), Fault> {
+    fn encode(&mut self, machine: &Arc<Machine>, command: CommandRef<'_, Wgpu>) -> Result<(), Fault> {
         let call = command.job.call();
-        match (&command.job.0, command.args.regions.as_slice()) {
+        match (&command.job.0, command.args.regions) {
             (Work::Write { bytes, pitch }, [to]) => self.write(machine, to, *pitch, bytes),
             (Work::Read { into, pitch }, [from]) => {
                 let Some(from) = Place::of(call, from)? else {
@@ -117,17 +117,17 @@ impl State {
 
 impl Resolver<'_> {
     /// The steps of a command that is nothing but dispatches and copies on the device.
-    pub(crate) fn command(&mut self, command: &Command<Wgpu>) -> Result<(), Fault> {
+    pub(crate) fn command(&mut self, command: CommandRef<'_, Wgpu>) -> Result<(), Fault> {
         let call = command.job.call();
-        match (&command.job.0, command.args.regions.as_slice()) {
-            (Work::Launch { kernel, extent }, _) => self.launch(kernel, extent, &command.args),
+        match (&command.job.0, command.args.regions) {
+            (Work::Launch { kernel, extent }, _) => self.launch(kernel, extent, command.args),
             (Work::Copy | Work::Move, [from, to]) => match (Place::of(call, from)?, Place::of(call, to)?) {
                 (Some(from), Some(to)) => self.copy(&from, &to),
                 (None, None) => Ok(()),
                 _ => Err(Fault::new(call, Severity::Call, "a copy between ranges of two lengths")),
             },
             (Work::Fill, [to]) => match Place::of(call, to)? {
-                Some(to) => self.fill(&to, &command.args.scalars),
+                Some(to) => self.fill(&to, command.args.scalars),
                 None => Ok(()),
             },
             (Work::Raw { section }, [to]) => section.resolve(self, to),
@@ -153,8 +153,8 @@ pub(crate) fn fits(pitch: Option<Pitch>, to: &Place<'_>, bytes: usize) -> Result
 }
 
 /// What the command wrote is what it wrote.
-pub(crate) fn settle(command: &Command<Wgpu>) {
-    match (&command.job.0, command.args.regions.as_slice()) {
+pub(crate) fn settle(command: CommandRef<'_, Wgpu>) {
+    match (&command.job.0, command.args.regions) {
         (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
             to.taint.adopt(&from.taint);
         }

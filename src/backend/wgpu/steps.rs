@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::backend::command::ArgsRef;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::bind::{Bound, Groups};
 use crate::backend::wgpu::bytes::{self, Rows};
@@ -14,7 +15,7 @@ use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::texture::TextureCopy;
 use crate::backend::wgpu::{Machine, Wgpu};
-use crate::backend::{ArgBlock, Call, Fault};
+use crate::backend::{Call, Fault};
 use crate::kernel::Loaded;
 use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
@@ -63,15 +64,15 @@ impl Resolver<'_> {
         &mut self,
         kernel: &Loaded<Wgpu>,
         extent: &Extent,
-        args: &ArgBlock<Wgpu>,
+        args: ArgsRef<'_, Wgpu>,
     ) -> Result<(), Fault> {
         let blocks = shape(extent)?;
         let places = args.regions.iter().map(|region| Place::of(Call::Launch, region));
         let places: SmallVec<[Option<Place<'_>>; 8]> = places.collect::<Result<_, _>>()?;
-        let (machine, code, regions) = (self.machine, &kernel.code, &args.regions);
+        let (machine, code, regions) = (self.machine, &kernel.code, args.regions);
         if places.iter().flatten().all(|place| self.binds(place)) {
             let ranges: Ranges<'_> = places.iter().map(|place| range(machine, place.as_ref())).collect();
-            return self.dispatch(code, &ranges, &args.scalars, blocks);
+            return self.dispatch(code, &ranges, args.scalars, blocks);
         }
         let detours = self.detours(&places);
         let scratch = self.scratch.provide(self.machine)?;
@@ -89,7 +90,7 @@ impl Resolver<'_> {
             }
         });
         let ranges: Ranges<'_> = ranges.collect();
-        self.dispatch(code, &ranges, &args.scalars, blocks)?;
+        self.dispatch(code, &ranges, args.scalars, blocks)?;
         for detour in detours.iter().filter(is_written) {
             self.copy(&inside(detour), &detour.place)?;
         }

@@ -315,7 +315,7 @@ fn copy<T: Element>(route: &mut Route<'_, Wgpu>, from: Texels<'_>, to: Slice<'_,
     let len = to.len();
     let gathered = route.gather(COPY, |into| into.buffer(to, Access::Write));
     let section = match gathered {
-        Some(problem) => Err(problem),
+        Some(problem) => Err(*problem),
         None => section(&route.core.device.backend.machine, from, len, size_of::<T>()),
     };
     match section {
@@ -325,7 +325,7 @@ fn copy<T: Element>(route: &mut Route<'_, Wgpu>, from: Texels<'_>, to: Slice<'_,
             route.perform(COPY, job, Kind::Plain, None).map(drop)
         }
         // Whatever job it is that does not run: what it was to write is not written.
-        Err(error) => route.perform(COPY, Job(Work::Copy), Kind::Plain, Some(error)).map(drop),
+        Err(error) => route.perform(COPY, Job(Work::Copy), Kind::Plain, Some(Box::new(error))).map(drop),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::backend::fault::Severity;
 use crate::backend::wgpu::queue::{Shared, Task};
 use crate::backend::wgpu::run::settle;
 use crate::backend::wgpu::{Machine, Wgpu};
-use crate::backend::{Call, Command, Fault, Submitter, outcome};
+use crate::backend::{Call, CommandRef, Fault, Submitter, outcome};
 use crate::callback::{OnDevice, panic_message, shielded};
 use crate::error::Error;
 use crate::taint;
@@ -53,8 +53,8 @@ fn perform(machine: &Arc<Machine>, shared: &Arc<Shared>, task: Task) {
     let (seq, on_device) = (task.seq(), OnDevice::enter());
     shielded(|| match task {
         Task::Wait { on, seq } => await_encoded(machine, &on, seq),
-        Task::Run { by, command, .. } => run(machine, shared, &by, &command),
-        Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
+        Task::Run { by, command, .. } => run(machine, shared, &by, command.view()),
+        Task::Fail { command, cause, .. } => outcome::fail(command.view(), &cause),
         Task::Replay { mark, by, exec, reports } => {
             exec.replay_in_parts(machine, shared, mark, &by, &reports)
         }
@@ -72,8 +72,8 @@ fn perform(machine: &Arc<Machine>, shared: &Arc<Shared>, task: Task) {
 pub(crate) fn give_up(task: Task, lost: &Arc<Error>) {
     let _on_device = OnDevice::enter();
     shielded(|| match task {
-        Task::Run { command, .. } => outcome::skip(&command, lost),
-        Task::Fail { command, cause, .. } => outcome::fail(&command, &cause),
+        Task::Run { command, .. } => outcome::skip(command.view(), lost),
+        Task::Fail { command, cause, .. } => outcome::fail(command.view(), &cause),
         Task::Replay { mark, exec, reports, .. } => {
             exec.fail(lost);
             reports.note(mark, lost);
@@ -109,7 +109,7 @@ fn await_encoded(machine: &Arc<Machine>, on: &Arc<Shared>, seq: u64) {
     on.flush(machine, &mut theirs);
 }
 
-fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, by: &Submitter, command: &Command<Wgpu>) {
+fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, by: &Submitter, command: CommandRef<'_, Wgpu>) {
     if let Some(lost) = machine.poison.error() {
         return outcome::skip(command, &Arc::new(lost));
     }
@@ -131,7 +131,7 @@ fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, by: &Submitter, command: &C
 pub(crate) fn make_call(
     machine: &Arc<Machine>,
     shared: &Arc<Shared>,
-    command: &Command<Wgpu>,
+    command: CommandRef<'_, Wgpu>,
     call: &Callback,
 ) -> Result<(), Error> {
     if let Some(cause) = taint::admit(command) {
