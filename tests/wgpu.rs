@@ -4,12 +4,16 @@
 
 #[path = "wgpu/adopt.rs"]
 mod adopt;
+#[path = "wgpu/bounds.rs"]
+mod bounds;
 #[path = "wgpu/kernels.rs"]
 mod kernels;
 #[path = "wgpu/loss.rs"]
 mod loss;
 #[path = "wgpu/opening.rs"]
 mod opening;
+#[path = "wgpu/order.rs"]
+mod order;
 #[path = "wgpu/scopes.rs"]
 mod scopes;
 #[path = "wgpu/support.rs"]
