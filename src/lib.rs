@@ -76,7 +76,8 @@
 //!
 //! [`Host`] is always there: an asynchronous device without a GPU, with a stepped mode ([`Device::stepped`]) and injected
 //! faults ([`Device::faults`]) for tests. With the feature `cuda` there is `Cuda`, for NVIDIA's GPUs, whose driver is looked
-//! for when a device is opened. Code that is generic over [`Backend`] runs on every one.
+//! for when a device is opened; with the feature `wgpu` there is `Wgpu`, for the GPUs that wgpu reaches, and for software
+//! that stands in for one. Code that is generic over [`Backend`] runs on every one.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(
     not(test),
