@@ -8,6 +8,8 @@ mod adopt;
 mod bounds;
 #[path = "wgpu/kernels.rs"]
 mod kernels;
+#[path = "wgpu/life.rs"]
+mod life;
 #[path = "wgpu/loss.rs"]
 mod loss;
 #[path = "wgpu/opening.rs"]
