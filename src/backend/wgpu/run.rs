@@ -109,9 +109,9 @@ impl State {
     }
 
     fn take_steps(&mut self, machine: &Machine) {
-        for step in self.steps.drain(..) {
-            self.encoder.step(machine, &step);
-        }
+        let State { steps, encoder, .. } = self;
+        steps.iter().for_each(|step| encoder.step(machine, step));
+        steps.clear();
     }
 }
 

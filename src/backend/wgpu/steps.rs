@@ -218,19 +218,21 @@ impl Resolver<'_> {
         fits(code, ranges)?;
         let machine = self.machine;
         let (mut immediates, mut offset) = (Scalars::new(), None);
-        let constant;
-        let mut bound: Ranges<'_> = ranges.iter().copied().collect();
-        match code.params.passing {
-            Passing::Nothing => {}
-            Passing::Immediates => immediates = code.params.lay_out(packed),
+        let group = match code.params.passing {
+            Passing::Nothing => self.groups.find(machine, code, ranges)?,
+            Passing::Immediates => {
+                immediates = code.params.lay_out(packed);
+                self.groups.find(machine, code, ranges)?
+            }
             Passing::Uniform => {
                 let step = u64::from(machine.limits.min_uniform_buffer_offset_alignment);
-                constant = machine.uniforms.find(machine, &code.params.lay_out(packed), step)?;
+                let constant = machine.uniforms.find(machine, &code.params.lay_out(packed), step)?;
                 offset = Some(constant.at);
+                let mut bound: Ranges<'_> = ranges.iter().copied().collect();
                 bound.push(Bound { memory: &constant.page, at: 0, len: code.params.bytes as u64 });
+                self.groups.find(machine, code, &bound)?
             }
-        }
-        let group = self.groups.find(machine, code, &bound)?;
+        };
         self.steps.push(Step::Dispatch(Dispatch { code: code.clone(), group, offset, immediates, blocks }));
         Ok(())
     }
