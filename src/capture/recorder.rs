@@ -142,7 +142,7 @@ impl<B: Backend> Default for Recorder<B> {
 }
 
 impl<B: Backend> Recorder<B> {
-    /// Appends one operation to a recording that is not doomed. On an error it is.
+    /// Appends one operation to a recording that is not doomed. On an error nothing is appended nor held, and it is doomed.
     pub(crate) fn append(
         &mut self,
         window: WindowId,
@@ -153,43 +153,50 @@ impl<B: Backend> Recorder<B> {
         scalars: &[u8],
     ) -> Result<()> {
         let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
-        let buffers = uses.iter().filter(|used| !used.alloc.is_token);
-        let tokens = uses.iter().filter(|used| used.alloc.is_token);
-        for used in buffers.chain(tokens) {
-            let alloc = self.admit(window, operation, &used.alloc)?;
-            self.uses.push(Use {
-                alloc,
-                start: used.start as u64,
-                end: used.end as u64,
-                access: used.access,
-            });
-        }
-        self.scalars.extend_from_slice(scalars);
-        let (uses_end, scalars_end) = (self.uses.len(), self.scalars.len());
+        let (uses_end, scalars_end) = (first_use + uses.len(), first_scalar + scalars.len());
         let (Some(uses_at), Some(scalars_at)) = (span(first_use..uses_end), span(first_scalar..scalars_end))
         else {
             return Err(self.fail(too_long(operation)));
         };
+        if let Err(error) = self.note(window, operation, uses) {
+            self.uses.truncate(first_use);
+            return Err(self.fail(error));
+        }
+        self.scalars.extend_from_slice(scalars);
         let tokens = uses.iter().filter(|used| used.alloc.is_token).count() as u32;
         self.zeroings += usize::from(kind == Kind::Zeroing);
         self.nodes.push(Node { job, uses: uses_at, tokens, scalars: scalars_at, kind });
         Ok(())
     }
 
-    /// The number of an allocation that `window` is about to use. One that it has used before may be used again: what is
-    /// touched stays where it is.
-    fn admit(
-        &mut self,
-        window: WindowId,
-        operation: &'static str,
-        alloc: &Arc<Allocation<B>>,
-    ) -> Result<u32> {
-        if let Some(number) = self.index.get(&alloc.id()) {
-            return Ok(*number);
+    /// Writes down what an operation of `window` uses, tokens last. On an error some of it, which is to be taken back.
+    ///
+    /// An allocation that was used before may be used again, since what is touched stays where it is. New ones are
+    /// touched only when nothing speaks against any of them: a doomed recording holds no buffer for an operation that it
+    /// has not.
+    fn note(&mut self, window: WindowId, operation: &'static str, uses: &[UseOf<B>]) -> Result<()> {
+        const NEW: u32 = u32::MAX;
+        let first = self.uses.len();
+        let buffers = uses.iter().filter(|used| !used.alloc.is_token);
+        let in_order = buffers.chain(uses.iter().filter(|used| used.alloc.is_token));
+        let mut is_new = false;
+        for used in in_order.clone() {
+            let known = self.index.get(&used.alloc.id()).copied();
+            if known.is_none() {
+                used.alloc.state.lock().recordable(operation, window)?;
+                is_new = true;
+            }
+            let (start, end) = (used.start as u64, used.end as u64);
+            self.uses.push(Use { alloc: known.unwrap_or(NEW), start, end, access: used.access });
         }
-        let recordable = alloc.state.lock().recordable(operation, window);
-        recordable.map_err(|error| self.fail(error))?;
-        Ok(self.touch(alloc, Birth::Outside))
+        if !is_new {
+            return Ok(());
+        }
+        for (at, used) in (first..).zip(in_order) {
+            let number = self.touch(&used.alloc, Birth::Outside);
+            self.uses.get_mut(at).into_iter().for_each(|noted| noted.alloc = number);
+        }
+        Ok(())
     }
 
     /// Writes down an allocation that this recording made.
