@@ -20,8 +20,8 @@ use crate::graph::Graph;
 use crate::guest::{self, Guest};
 use crate::kernel::args::{elements, lengths};
 use crate::kernel::check::Facts;
-use crate::kernel::signature::Role;
-use crate::kernel::{Args, Element, Grid, Kernel, Signature};
+use crate::kernel::signature::{ParamKind, Role};
+use crate::kernel::{Args, Blocks, Element, Kernel, Signature, blocks};
 use crate::layout::Layout;
 use crate::phase::CanWait;
 use crate::profile::{self, Profile};
@@ -90,24 +90,30 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
 
     /// Launches `kernel` over `grid` with one tuple of arguments.
     ///
-    /// An empty grid launches nothing. No allocation is made once warm.
+    /// An empty grid launches nothing; how many blocks there are may also be [found in a buffer](crate::Grid::indirect) when the
+    /// launch runs. No allocation is made once warm.
     ///
     /// # Errors
     /// [`Error::WrongDevice`], [`Error::Limit`] with the limit and both numbers, [`Error::Unchunkable`],
     /// [`Error::CheckFailed`] and [`Error::CheckPanicked`] from a [check](crate::Program::check) of the kernel's,
-    /// [`Error::TableTooBig`], what a buffer that has no memory says, [`Error::OutOfMemory`] for a table, and what the
-    /// driver says. The outputs are tainted.
+    /// [`Error::TableTooBig`], what an [indirect grid](crate::Grid::indirect) is refused for, what a buffer that has no memory
+    /// says, [`Error::OutOfMemory`] for a table, and what the driver says. The outputs are tainted.
     fn launch<S: Signature, A: Args<S, B>>(
         &mut self,
         kernel: &Kernel<S, B>,
-        grid: Grid,
+        grid: impl Blocks<B>,
         args: A,
     ) -> Result<()> {
         let mut route = self.route("launch")?;
+        let (grid, counts) = grid.parts();
+        let is_indirect = counts.is_some();
+        let refusal = counts.as_ref().and_then(|counts| blocks::refusal(kernel, counts));
         let mut problem = route.gather("launch", |into| {
             args.gather(into);
             kernel.states.iter().for_each(|state| into.state(state));
+            counts.into_iter().for_each(|counts| into.counts(counts));
         });
+        problem = problem.or_else(|| refusal.map(Box::new));
         let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
         let of = &mut *route.core;
         lengths(params, &of.uses, &of.tables, &mut of.command.args.scalars);
@@ -130,8 +136,12 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             }
         };
         let extent = extent.unwrap_or_else(crate::kernel::Extent::nothing);
-        if problem.is_none() && B::runs_in_chunks(&loaded.code) {
-            let chunkable = chunkable::<S, B>(&loaded.name, &route.core.uses, extent.outer());
+        if problem.is_none() && !is_indirect && B::runs_in_chunks(&loaded.code) {
+            let buffers = params.iter().filter_map(ParamKind::buffer);
+            // Tables are not among the uses yet.
+            let buffers = buffers.filter(|param| param.role != Role::Table);
+            let bytes = route.core.uses.iter().map(|used| used.end - used.start);
+            let chunkable = blocks::chunkable(&loaded.name, buffers.zip(bytes), extent.outer());
             problem = chunkable.err().map(Box::new);
         }
         if problem.is_none() && !kernel.checks.is_empty() {
@@ -142,7 +152,11 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             problem = kernel.checks.run(&loaded.name, extent, facts).err().map(Box::new);
         }
         let kernel = loaded.clone();
-        route.perform("launch", Job(What::Launch { kernel, extent }), Kind::Plain, problem).map(drop)
+        let job = match is_indirect {
+            false => What::Launch { kernel, extent },
+            true => What::LaunchIndirect { kernel, params },
+        };
+        route.perform("launch", Job(job), Kind::Plain, problem).map(drop)
     }
 
     /// Copies all elements of `from` to `to`.
@@ -484,23 +498,4 @@ pub(crate) mod sealed {
         fn route(&mut self, operation: &'static str) -> Result<super::Route<'_, B>>;
         fn core(&self) -> &StreamCore<B>;
     }
-}
-
-/// Whether every output divides evenly over `outer` rows.
-fn chunkable<S: Signature, B: Backend>(
-    kernel: &Arc<str>,
-    uses: &[crate::kernel::args::UseOf<B>],
-    outer: usize,
-) -> Result<()> {
-    let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
-    let buffers = params.iter().filter_map(|param| param.buffer());
-    // Tables are not among the uses yet.
-    let buffers = buffers.filter(|param| param.role != Role::Table);
-    for (param, used) in buffers.zip(uses).filter(|(param, _)| param.role == Role::Output) {
-        let len = (used.end - used.start) / param.element;
-        if outer == 0 || !len.is_multiple_of(outer) {
-            return Err(Error::Unchunkable { kernel: kernel.clone(), len, outer });
-        }
-    }
-    Ok(())
 }

@@ -121,6 +121,16 @@ pub enum Error {
         /// The last extent of the grid.
         outer: usize,
     },
+    /// A launch that takes its number of blocks from a buffer was not given one of three elements.
+    #[error(
+        "{kernel}: blocks are counted in x, y and z, by three elements, and the buffer of this indirect grid has {found}; take a slice of three"
+    )]
+    BlockCounts {
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// Elements of the buffer.
+        found: usize,
+    },
     /// A launch check of the kernel's refused the launch.
     #[error("{kernel}: its check refused this launch: {message}")]
     CheckFailed {

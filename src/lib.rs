@@ -146,8 +146,8 @@ pub use graph::inspect::NodeInfo;
 pub use graph::ticket::{Ticket, TimedTicket};
 pub use guest::Guest;
 pub use kernel::{
-    Arg, Args, Checked, Dims, Element, Extent, Grid, GridLimit, In, InOut, Kernel, Len, Out, Param, Program,
-    Signature, Unchecked, UncheckedKernel, Uniform,
+    Arg, Args, Blocks, Checked, Dims, Element, Extent, Grid, GridLimit, In, InOut, IndirectGrid, Kernel, Len,
+    Out, Param, Program, Signature, Unchecked, UncheckedKernel, Uniform,
 };
 pub use layout::Layout;
 pub use memory::compaction::Compaction;

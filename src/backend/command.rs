@@ -15,6 +15,7 @@ use crate::backend::sealed::Driver;
 use crate::error::Result;
 use crate::kernel::Loaded;
 use crate::kernel::grid::Extent;
+use crate::kernel::signature::ParamKind;
 use crate::layout::Pitch;
 use crate::memory::staging::Staged;
 use crate::readback::Readback;
@@ -106,6 +107,8 @@ impl<B: Driver> ArgBlock<B> {
 pub(crate) enum Work<B: Driver> {
     /// Runs a kernel.
     Launch { kernel: Arc<Loaded<B>>, extent: Extent },
+    /// Runs a kernel with these parameters over as many blocks as the last region counts, which is none of its arguments.
+    LaunchIndirect { kernel: Arc<Loaded<B>>, params: &'static [ParamKind] },
     /// Copies the first region to the second, of the same length.
     Copy,
     /// Moves a tenant: copies the first region to the second, of the same length, whatever was left unwritten of it,
@@ -138,6 +141,9 @@ impl<B: Driver> Clone for Job<B> {
     fn clone(&self) -> Self {
         Job(match &self.0 {
             Work::Launch { kernel, extent } => Work::Launch { kernel: kernel.clone(), extent: *extent },
+            Work::LaunchIndirect { kernel, params } => {
+                Work::LaunchIndirect { kernel: kernel.clone(), params }
+            }
             Work::Copy => Work::Copy,
             Work::Move => Work::Move,
             Work::Fill => Work::Fill,
@@ -154,7 +160,7 @@ impl<B: Driver> Job<B> {
     /// The driver's call for it.
     pub(crate) fn call(&self) -> Call {
         match self.0 {
-            Work::Launch { .. } => Call::Launch,
+            Work::Launch { .. } | Work::LaunchIndirect { .. } => Call::Launch,
             Work::Copy | Work::Move => Call::Copy,
             Work::Fill => Call::Fill,
             Work::Write { .. } => Call::Write,
@@ -176,7 +182,7 @@ impl<B: Driver> Job<B> {
     /// The name in listings: the kernel's, or what is done.
     pub(crate) fn name(&self) -> &str {
         match &self.0 {
-            Work::Launch { kernel, .. } => &kernel.name,
+            Work::Launch { kernel, .. } | Work::LaunchIndirect { kernel, .. } => &kernel.name,
             Work::Copy => "copy",
             Work::Move => "move",
             Work::Fill => "fill",

@@ -5,7 +5,7 @@
 use crate::backend::Backend;
 use crate::enqueue::Enqueue;
 use crate::error::Result;
-use crate::kernel::{Args, Grid, Signature, UncheckedKernel};
+use crate::kernel::{Args, Blocks, Signature, UncheckedKernel};
 
 /// Launching kernels that promise nothing: on everything that work can be [enqueued](Enqueue) on.
 ///
@@ -59,7 +59,7 @@ pub trait LaunchUnchecked<B: Backend>: Enqueue<B> {
     unsafe fn launch_unchecked<S: Signature, A: Args<S, B>>(
         &mut self,
         kernel: &UncheckedKernel<S, B>,
-        grid: Grid,
+        grid: impl Blocks<B>,
         args: A,
     ) -> Result<()> {
         self.launch(&kernel.kernel, grid, args)

@@ -33,7 +33,7 @@ fn refuse<B: Backend>(command: CommandRef<'_, B>, cause: &Arc<Error>, why: Error
     match &command.job.0 {
         Work::Read { into, .. } => into.fail(why),
         Work::Stamp { at } => *at.lock() = Some(Err(why)),
-        Work::Launch { .. } | Work::HostCall { .. } | Work::Raw { .. } => {}
+        Work::Launch { .. } | Work::LaunchIndirect { .. } | Work::HostCall { .. } | Work::Raw { .. } => {}
         Work::Copy | Work::Move | Work::Fill | Work::Write { .. } => {}
     }
 }

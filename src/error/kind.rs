@@ -38,6 +38,7 @@ impl Error {
             | Error::CastSize { .. }
             | Error::CastAlignment { .. }
             | Error::Unchunkable { .. }
+            | Error::BlockCounts { .. }
             | Error::CheckFailed { .. }
             | Error::StillRecording { .. }
             | Error::WrongPhase { .. }

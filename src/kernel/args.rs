@@ -94,6 +94,12 @@ impl<B: Backend> Gather<'_, B> {
         self.object(used, found, "state");
     }
 
+    /// The counts of an indirect grid, which no argument may come after.
+    pub(crate) fn counts(&mut self, counts: UseOf<B>) {
+        let found = counts.alloc.device_id();
+        self.used(counts, found);
+    }
+
     /// A table of the host's, whose place is after what was gathered so far.
     pub(crate) fn table<T: Pod>(&mut self, table: &[T]) {
         const { assert!(size_of::<T>() > 0, "an element type without bytes cannot live in device memory") };

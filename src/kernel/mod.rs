@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod args;
+pub(crate) mod blocks;
 pub(crate) mod check;
 pub(crate) mod grid;
 pub(crate) mod program;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 use static_assertions::assert_impl_all;
 
 pub use args::{Arg, Args};
+pub use blocks::{Blocks, IndirectGrid};
 pub use grid::{Dims, Extent, Grid, GridLimit};
 pub use program::{Checked, Program, Unchecked};
 pub use signature::{Element, In, InOut, Len, Out, Param, Signature, Uniform};

@@ -143,6 +143,9 @@ fn enqueue(
             queue.landings.push(Flight { seq, load: Load::Stamp { at: at.clone(), event } });
             Ok(())
         }
+        (Work::LaunchIndirect { .. }, _) => {
+            Err(Fault::new(call, Severity::Call, "a launch that counts its blocks when it runs"))
+        }
         (Work::Copy | Work::Move | Work::Fill | Work::Write { .. } | Work::Read { .. }, _) => {
             Err(Fault::new(call, Severity::Call, "an operation without its memory"))
         }

@@ -252,6 +252,11 @@ impl Backend for Cuda {}
 impl Driver for Cuda {
     const NAME: &'static str = "cuda";
     const SOURCE: &'static str = "ptx";
+    // Kernel nodes that the device updates could do it, but what updates them is in a library of the toolkit's (the device
+    // runtime), which nobody has who has but the driver.
+    const REFUSES_INDIRECT: Option<&'static str> = Some(
+        "the CUDA driver launches no number of blocks that is in a buffer; launch as many as there may be, and let each compare its number with the count, as an argument",
+    );
     type Options = CudaOptions;
     type Queue = CudaQueue;
     type Memory = CudaMemory;

@@ -6,13 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::backend::command::Work;
+use crate::backend::command::{ArgsRef, Work};
 use crate::backend::fault::Severity;
 use crate::backend::host::args::address;
 use crate::backend::host::{Host, Machine};
 use crate::backend::{Call, CommandRef, Fault, Region, outcome};
 use crate::callback::panic_message as message;
 use crate::error::Error;
+use crate::kernel::grid::Extent;
+use crate::kernel::signature::ParamKind;
+use crate::kernel::{Loaded, blocks};
 use crate::layout::Pitch;
 use crate::taint;
 
@@ -109,16 +112,12 @@ impl Drop for Held<'_> {
 fn perform(machine: &Machine, command: CommandRef<'_, Host>) -> Result<(), Error> {
     let args = command.args;
     match (&command.job.0, args.regions) {
-        (Work::Launch { kernel, extent }, _) => {
-            // SAFETY: `run` needs every byte that this launch writes to itself, and those that it reads unwritten. The
-            // core enqueues an operation after every conflicting one, by byte range: on this queue by its order, on
-            // others and within graphs by waits and edges. Within the launch, an output came from a `&mut` of a buffer
-            // that owns its bytes.
-            let run = AssertUnwindSafe(|| unsafe { kernel.code.run(machine, args, *extent) });
-            catch_unwind(run).map_err(|panic| Error::KernelPanicked {
-                kernel: kernel.name.clone(),
-                message: message(panic),
-            })
+        (Work::Launch { kernel, extent }, _) => launch(machine, kernel, *extent, args),
+        (Work::LaunchIndirect { kernel, params }, [buffers @ .., counts]) => {
+            match extent(machine, kernel, params, buffers, counts)? {
+                Some(extent) => launch(machine, kernel, extent, args),
+                None => Ok(()),
+            }
         }
         (Work::Copy, [from, to]) => {
             copy(from, to);
@@ -152,7 +151,15 @@ fn perform(machine: &Machine, command: CommandRef<'_, Host>) -> Result<(), Error
             *at.lock() = Some(Ok(Instant::now()));
             Ok(())
         }
-        (Work::Copy | Work::Move | Work::Fill | Work::Write { .. } | Work::Read { .. }, _) => {
+        (
+            Work::LaunchIndirect { .. }
+            | Work::Copy
+            | Work::Move
+            | Work::Fill
+            | Work::Write { .. }
+            | Work::Read { .. },
+            _,
+        ) => {
             debug_assert!(false, "the core gathers the regions that a job has");
             Err(machine.poison.absorb(Fault::new(
                 Call::Execute,
@@ -161,6 +168,41 @@ fn perform(machine: &Machine, command: CommandRef<'_, Host>) -> Result<(), Error
             )))
         }
     }
+}
+
+fn launch(
+    machine: &Machine,
+    kernel: &Loaded<Host>,
+    extent: Extent,
+    args: ArgsRef<'_, Host>,
+) -> Result<(), Error> {
+    // SAFETY: `run` needs every byte that this launch writes to itself, and those that it reads unwritten. The core enqueues
+    // an operation after every conflicting one, by byte range: on this queue by its order, on others and within graphs by
+    // waits and edges. Within the launch, an output came from a `&mut` of a buffer that owns its bytes.
+    let run = AssertUnwindSafe(|| unsafe { kernel.code.run(machine, args, extent) });
+    catch_unwind(run)
+        .map_err(|panic| Error::KernelPanicked { kernel: kernel.name.clone(), message: message(panic) })
+}
+
+/// The extent of a launch that finds the number of its blocks in `counts`; `None` when it comes to nothing.
+fn extent(
+    machine: &Machine,
+    kernel: &Loaded<Host>,
+    params: &[ParamKind],
+    buffers: &[Region<Host>],
+    counts: &Region<Host>,
+) -> Result<Option<Extent>, Error> {
+    let Some(grid) = blocks::counted(bytes(counts)) else {
+        debug_assert!(false, "the core counts the counts");
+        return Ok(None);
+    };
+    let extent = grid.resolve(&kernel.name, kernel.block, &machine.limits())?;
+    if let Some(extent) = extent.filter(|_| kernel.code.is_chunked()) {
+        let bytes = buffers.iter().map(|region| region.end - region.start);
+        let buffers = params.iter().filter_map(ParamKind::buffer).zip(bytes);
+        blocks::chunkable(&kernel.name, buffers, extent.outer())?;
+    }
+    Ok(extent)
 }
 
 fn bytes(region: &Region<Host>) -> &[u8] {

@@ -156,6 +156,17 @@ impl HostOptions {
 }
 
 impl Machine {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_buffer: self.options.max_buffer,
+            // Those of current GPUs, so that a launch which works here works there.
+            max_blocks: [i32::MAX as u64, 65_535, 65_535],
+            max_block: [1024, 1024, 64],
+            max_threads_per_block: 1024,
+            alignment: memory::ALIGNMENT,
+        }
+    }
+
     pub(crate) fn is_stepped(&self) -> bool {
         self.options.execution == Execution::Stepped
     }
@@ -233,14 +244,7 @@ impl Driver for Host {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            max_buffer: self.machine.options.max_buffer,
-            // Those of current GPUs, so that a launch which works here works there.
-            max_blocks: [i32::MAX as u64, 65_535, 65_535],
-            max_block: [1024, 1024, 64],
-            max_threads_per_block: 1024,
-            alignment: memory::ALIGNMENT,
-        }
+        self.machine.limits()
     }
 
     fn queue(&self, index: u32, spares: Arc<Spares<Self>>) -> Result<HostQueue, Fault> {

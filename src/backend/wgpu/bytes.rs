@@ -1,4 +1,5 @@
-//! Copies and fills that wgpu has no command for: to and from any byte, within one buffer, in rows.
+//! Copies and fills that wgpu has no command for: to and from any byte, within one buffer, in rows. And what it counts the
+//! blocks of a launch by.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use crate::backend::Fault;
 use crate::backend::wgpu::code::{Codes, WgpuCode};
-use crate::kernel::{In, InOut, Program};
+use crate::kernel::{In, InOut, Out, Program};
 
 /// The kernels of the library's own.
 pub(crate) struct ByteKernels {
@@ -16,6 +17,8 @@ pub(crate) struct ByteKernels {
     pub(crate) repeat: Arc<WgpuCode>,
     /// Copies bytes in rows.
     pub(crate) rows: Arc<WgpuCode>,
+    /// Copies three counts of blocks, or zeros in their place.
+    pub(crate) counts: Arc<WgpuCode>,
 }
 
 /// Threads of a block.
@@ -27,6 +30,8 @@ const MOST_BLOCKS: u64 = 16 << 10;
 type Words = (In<u32>, InOut<u32>, u32, u32, u32);
 /// The word, where the first one is, and how many there are.
 type Repeat = (InOut<u32>, u32, u32, u32);
+/// Where the first count is, and how many are allowed.
+type Counts = (In<u32>, Out<u32>, u32, u32);
 /// As [`Rows::scalars`] says.
 type RowsOf = (In<u32>, InOut<u32>, u32, u32, u32, u32, u32, u32);
 
@@ -54,6 +59,25 @@ fn repeat(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups)
     for (var i = id.x; i < args.count; i += blocks.x * 256u) {
         target_[args.first + i] = args.word;
     }
+}
+";
+
+/// Too many blocks in one dimension are none: what a dispatch with them does is for no driver to say.
+const COUNTS: &str = "
+struct Args { first: u32, most: u32 }
+@group(0) @binding(0) var<storage, read> source: array<u32>;
+@group(0) @binding(1) var<storage, read_write> target_: array<u32>;
+@group(0) @binding(2) var<uniform> args: Args;
+
+@compute @workgroup_size(1)
+fn counts() {
+    let x = source[args.first];
+    let y = source[args.first + 1u];
+    let z = source[args.first + 2u];
+    let allowed = max(x, max(y, z)) <= args.most;
+    target_[0] = select(0u, x, allowed);
+    target_[1] = select(0u, y, allowed);
+    target_[2] = select(0u, z, allowed);
 }
 ";
 
@@ -89,11 +113,13 @@ impl ByteKernels {
     pub(crate) fn load(device: &wgpu::Device, codes: &Codes) -> Result<Self, Fault> {
         let words = Program::<Words>::new("dacapo: copy words").wgsl(WORDS, "words");
         let repeat = Program::<Repeat>::new("dacapo: fill words").wgsl(REPEAT, "repeat");
+        let counts = Program::<Counts>::new("dacapo: count blocks").block(1, 1, 1).wgsl(COUNTS, "counts");
         let rows = Program::<RowsOf>::new("dacapo: copy bytes").wgsl(ROWS, "rows");
         Ok(ByteKernels {
             words: codes.load_own(device, &words.sources)?,
             repeat: codes.load_own(device, &repeat.sources)?,
             rows: codes.load_own(device, &rows.sources)?,
+            counts: codes.load_own(device, &counts.sources)?,
         })
     }
 }

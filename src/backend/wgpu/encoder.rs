@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::backend::wgpu::Machine;
-use crate::backend::wgpu::steps::{Dispatch, Scalars, Step};
+use crate::backend::wgpu::steps::{Blocks, Dispatch, Scalars, Step};
 use crate::backend::wgpu::upload::Uploads;
 
 /// What was encoded since the last submission.
@@ -89,7 +89,7 @@ impl Encoder {
 
 impl Pass {
     fn dispatch(&mut self, dispatch: &Dispatch) {
-        let Dispatch { code, group, offset, immediates, blocks: [x, y, z] } = dispatch;
+        let Dispatch { code, group, offset, immediates, blocks } = dispatch;
         let is_new = self.code != code.id;
         if is_new {
             self.pass.set_pipeline(&code.pipeline);
@@ -105,6 +105,9 @@ impl Pass {
             self.pass.set_immediates(0, immediates);
             self.immediates = immediates.clone();
         }
-        self.pass.dispatch_workgroups(*x, *y, *z);
+        match blocks {
+            Blocks::Known([x, y, z]) => self.pass.dispatch_workgroups(*x, *y, *z),
+            Blocks::In(counts) => self.pass.dispatch_workgroups_indirect(counts, 0),
+        }
     }
 }

@@ -182,12 +182,9 @@ pub(crate) fn limits(opened: &Opened) -> crate::backend::Limits {
     let limits = &opened.limits;
     // A multiple of what a binding starts and ends at; and what can be allocated can be bound.
     let most = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size) & !255;
-    // Drivers were seen to report more groups in a dimension than they run. This many run everywhere, and with them an
-    // invocation's position in the grid fits the `u32` that a kernel sees.
-    let blocks = u64::from(limits.max_compute_workgroups_per_dimension.min(65_535));
     crate::backend::Limits {
         max_buffer: usize::try_from(most).unwrap_or(usize::MAX),
-        max_blocks: [blocks; 3],
+        max_blocks: [most_blocks(limits).into(); 3],
         max_block: [
             u64::from(limits.max_compute_workgroup_size_x),
             u64::from(limits.max_compute_workgroup_size_y),
@@ -196,6 +193,13 @@ pub(crate) fn limits(opened: &Opened) -> crate::backend::Limits {
         max_threads_per_block: u64::from(limits.max_compute_invocations_per_workgroup),
         alignment: 256,
     }
+}
+
+/// How many blocks a launch can have in a dimension.
+pub(crate) fn most_blocks(limits: &wgpu::Limits) -> u32 {
+    // Drivers were seen to report more groups in a dimension than they run. This many run everywhere, and with them an
+    // invocation's position in the grid fits the `u32` that a kernel sees.
+    limits.max_compute_workgroups_per_dimension.min(65_535)
 }
 
 /// A device of our own, on the best adapter that gives one.

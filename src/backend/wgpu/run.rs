@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use crate::backend::command::{Stamp, Work};
+use crate::backend::command::{ArgsRef, Stamp, Work};
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::landing::Flight;
 use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::queue::State;
-use crate::backend::wgpu::steps::Resolver;
+use crate::backend::wgpu::steps::{Resolver, shape};
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, CommandRef, Fault, Region, outcome};
 use crate::layout::Pitch;
@@ -120,7 +120,11 @@ impl Resolver<'_> {
     pub(crate) fn command(&mut self, command: CommandRef<'_, Wgpu>) -> Result<(), Fault> {
         let call = command.job.call();
         match (&command.job.0, command.args.regions) {
-            (Work::Launch { kernel, extent }, _) => self.launch(kernel, extent, command.args),
+            (Work::Launch { kernel, extent }, _) => self.launch(kernel, shape(extent)?, command.args),
+            (Work::LaunchIndirect { kernel, .. }, [regions @ .., counts]) => {
+                let blocks = self.count(counts)?;
+                self.launch(kernel, blocks, ArgsRef { regions, scalars: command.args.scalars })
+            }
             (Work::Copy | Work::Move, [from, to]) => match (Place::of(call, from)?, Place::of(call, to)?) {
                 (Some(from), Some(to)) => self.copy(&from, &to),
                 (None, None) => Ok(()),

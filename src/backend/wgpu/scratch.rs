@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
-use crate::backend::Fault;
 use crate::backend::wgpu::Machine;
-use crate::backend::wgpu::memory::WgpuMemory;
+use crate::backend::wgpu::memory::{WORD, WgpuMemory};
+use crate::backend::{Call, Fault};
+
+/// Bytes of three counts, in x, y and z.
+pub(crate) const COUNTS: u64 = 3 * WORD;
 
 /// One buffer for one command after the other: what is encoded on one queue runs in its order, so that the next command finds
 /// it free.
@@ -14,6 +17,7 @@ use crate::backend::wgpu::memory::WgpuMemory;
 pub(crate) struct Scratch {
     memory: Option<Arc<WgpuMemory>>,
     used: u64,
+    counts: Option<Arc<WgpuMemory>>,
 }
 
 impl Scratch {
@@ -27,6 +31,23 @@ impl Scratch {
         let at = self.used;
         self.used = (at + bytes).next_multiple_of(machine.alignment());
         at
+    }
+
+    /// Where the number of blocks of a dispatch can be.
+    pub(crate) fn counts(&mut self, machine: &Machine) -> Result<Arc<WgpuMemory>, Fault> {
+        if let Some(counts) = &self.counts {
+            return Ok(counts.clone());
+        }
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some("dacapo counts of blocks"),
+            size: COUNTS,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::INDIRECT,
+            mapped_at_creation: false,
+        };
+        let counts = machine.create(Call::Launch, |device| device.create_buffer(&descriptor))?;
+        let counts = Arc::new(WgpuMemory::new(counts));
+        self.counts = Some(counts.clone());
+        Ok(counts)
     }
 
     /// Memory with room for what was reserved.

@@ -12,10 +12,11 @@ use crate::backend::wgpu::bind::{Bound, Groups};
 use crate::backend::wgpu::bytes::{self, Rows};
 use crate::backend::wgpu::code::{Passing, WgpuCode};
 use crate::backend::wgpu::memory::{Place, WORD};
-use crate::backend::wgpu::scratch::Scratch;
+use crate::backend::wgpu::open;
+use crate::backend::wgpu::scratch::{COUNTS, Scratch};
 use crate::backend::wgpu::texture::TextureCopy;
 use crate::backend::wgpu::{Machine, Wgpu};
-use crate::backend::{Call, Fault};
+use crate::backend::{Call, Fault, Region};
 use crate::kernel::Loaded;
 use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
@@ -35,7 +36,14 @@ pub(crate) struct Dispatch {
     /// Where the scalars are, if they are in a uniform.
     pub(crate) offset: Option<u32>,
     pub(crate) immediates: Scalars,
-    pub(crate) blocks: [u32; 3],
+    pub(crate) blocks: Blocks,
+}
+
+/// How many blocks a dispatch has.
+pub(crate) enum Blocks {
+    Known([u32; 3]),
+    /// As many as are in the buffer when it runs.
+    In(wgpu::Buffer),
 }
 
 /// Scalars as the shader has them.
@@ -63,10 +71,9 @@ impl Resolver<'_> {
     pub(crate) fn launch(
         &mut self,
         kernel: &Loaded<Wgpu>,
-        extent: &Extent,
+        blocks: Blocks,
         args: ArgsRef<'_, Wgpu>,
     ) -> Result<(), Fault> {
-        let blocks = shape(extent)?;
         let places = args.regions.iter().map(|region| Place::of(Call::Launch, region));
         let places: SmallVec<[Option<Place<'_>>; 8]> = places.collect::<Result<_, _>>()?;
         let (machine, code, regions) = (self.machine, &kernel.code, args.regions);
@@ -95,6 +102,23 @@ impl Resolver<'_> {
             self.copy(&inside(detour), &detour.place)?;
         }
         Ok(())
+    }
+
+    /// The blocks that a region counts: copied to memory of the library's own, since no page can be both bound and counted by
+    /// in one dispatch, and as zeros if they are more than the device allows.
+    pub(crate) fn count(&mut self, counts: &Region<Wgpu>) -> Result<Blocks, Fault> {
+        let counts = Place::of(Call::Launch, counts)?.filter(|counts| counts.len == COUNTS);
+        let Some(counts) = counts else {
+            return Err(Fault::new(Call::Launch, Severity::Call, "a launch without three counts"));
+        };
+        let counted = self.scratch.counts(self.machine)?;
+        let source = self.window(&counts);
+        let target = Bound { memory: &counted, at: 0, len: COUNTS };
+        let most = open::most_blocks(&self.machine.limits);
+        let code = self.machine.bytes.counts.clone();
+        let scalars = [(counts.at - source.at) / WORD, most.into()];
+        self.own(&code, [source, target], &scalars, [1, 1, 1])?;
+        Ok(Blocks::In(counted.buffer.clone()))
     }
 
     /// Copies between two ranges of one length that do not overlap.
@@ -205,7 +229,7 @@ impl Resolver<'_> {
             let word = word.map_err(|_| Fault::new(Call::Copy, Severity::Call, "a range beyond 4 GiB"))?;
             packed.extend_from_slice(&word.to_ne_bytes());
         }
-        self.dispatch(code, &ranges, &packed, blocks)
+        self.dispatch(code, &ranges, &packed, Blocks::Known(blocks))
     }
 
     fn dispatch(
@@ -213,7 +237,7 @@ impl Resolver<'_> {
         code: &Arc<WgpuCode>,
         ranges: &[Bound<'_>],
         packed: &[u8],
-        blocks: [u32; 3],
+        blocks: Blocks,
     ) -> Result<(), Fault> {
         fits(code, ranges)?;
         let machine = self.machine;
@@ -270,10 +294,10 @@ fn range<'r>(machine: &'r Machine, place: Option<&Place<'r>>) -> Bound<'r> {
 }
 
 /// The extent in wgpu's numbers.
-fn shape(extent: &Extent) -> Result<[u32; 3], Fault> {
+pub(crate) fn shape(extent: &Extent) -> Result<Blocks, Fault> {
     let [x, y, z] = extent.blocks().map(u32::try_from);
     match (x, y, z) {
-        (Ok(x), Ok(y), Ok(z)) => Ok([x, y, z]),
+        (Ok(x), Ok(y), Ok(z)) => Ok(Blocks::Known([x, y, z])),
         _ => Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the device can count")),
     }
 }
