@@ -14,6 +14,9 @@ pub const KERNELS_PANIC: bool = false;
 /// Whether the outputs of kernels in chunks are divided, and must come out even.
 pub const RUNS_IN_CHUNKS: bool = false;
 
+/// Whether a launch that finds too many blocks in a buffer when it runs says so.
+pub const REPORTS_TOO_MANY_BLOCKS: bool = false;
+
 /// Runs the work of a stepped device: there is none.
 #[derive(Clone)]
 pub enum Stepper {}

@@ -37,6 +37,12 @@ pub const HAS_ADDRESSES: bool = true;
 /// How many blocks a grid may have along x: more than any test needs, or not.
 pub const MOST_BLOCKS: usize = 1 << 31;
 
+/// Whether a launch can find the number of its blocks in a buffer when it runs.
+pub const INDIRECT: bool = true;
+
+/// Whether it says so if they are more than the device allows.
+pub const REPORTS_TOO_MANY_BLOCKS: bool = true;
+
 /// Whether a kernel may have scalars of every size, and elements of every kind of number.
 pub const NUMBERS_OF_EVERY_SIZE: bool = true;
 

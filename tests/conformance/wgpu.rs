@@ -35,6 +35,9 @@ pub const HAS_ADDRESSES: bool = false;
 /// How many blocks a grid may have along x: more than any test needs, or not.
 pub const MOST_BLOCKS: usize = 65_535;
 
+/// Whether a launch can find the number of its blocks in a buffer when it runs.
+pub const INDIRECT: bool = true;
+
 /// Whether a kernel may have scalars of every size, and elements of every kind of number.
 pub const NUMBERS_OF_EVERY_SIZE: bool = false;
 

@@ -1,5 +1,7 @@
 //! Kernels: what they are given, and what a launch is checked for.
 
+mod indirect;
+
 use dacapo::{Error, ErrorKind, GridLimit};
 
 use super::support::*;

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::{N, kernels, launch, plus, repeated, spread, spread_of, try_launch, uploads};
-use dacapo::{Error, ErrorKind};
+use dacapo::{Error, ErrorKind, State};
 
 /// Tables of several types, between buffers and scalars: an argument that took another's place would give a kernel the
 /// wrong bytes, or those of the wrong type.
@@ -31,6 +31,33 @@ fn every_argument_keeps_its_place_among_tables_buffers_and_scalars() {
     let (mut graph, ()) = stream.record(record).unwrap();
     graph.replay(&mut stream).unwrap();
     assert_eq!(stream.read(&out).unwrap(), [expected[0] + 1, 3, 2, 2]);
+}
+
+/// The counts of an indirect grid come after tables and tokens, which are put into their places at other moments.
+#[test]
+fn every_argument_keeps_its_place_also_where_blocks_are_counted_by_a_buffer() {
+    let Some(device) = device(1).filter(|_| subject::INDIRECT) else { return };
+    let mut stream = device.stream().unwrap();
+    let token = State::new(&device);
+    let sum = kernels::sum_of_all().load(&device).unwrap().with_state(&token);
+    let (mut x, mut y) = (stream.alloc::<f32>(1).unwrap(), stream.alloc::<u8>(1).unwrap());
+    let (mut out, mut counts) = (stream.alloc::<u32>(4).unwrap(), stream.alloc::<u32>(3).unwrap());
+    stream.fill(&mut x, 3.0).unwrap();
+    stream.fill(&mut y, 9u8).unwrap();
+    stream.write(&mut counts, &[2, 1, 1]).unwrap();
+    let (a, c, d) = ([1u16, 2, 3], [[1000u32, 7]; 2], [[1u8, 2, 3], [4, 5, 6]]);
+    let expected = [6 + 3 + 2000 + 100 + 21 + 9, 3, 2, 2];
+    let args = (&a, &x, 100u32, &c, &mut out, &d, &y, Len, Len, Len, Len, Len, Len);
+    stream.launch(&sum, Grid::indirect(&counts), args).unwrap();
+    assert_eq!(stream.read(&out).unwrap(), expected);
+    stream.fill(&mut out, 0).unwrap();
+    let record = |work: &mut Work<'_>| {
+        let args = (&a, &x, 100u32, &c, &mut out, &d, &y, Len, Len, Len, Len, Len, Len);
+        work.launch(&sum, Grid::indirect(&counts), args)
+    };
+    let (mut graph, ()) = stream.record(record).unwrap();
+    graph.replay(&mut stream).unwrap();
+    assert_eq!(stream.read(&out).unwrap(), expected);
 }
 
 /// A table that was read when its launch runs would show what the host did with it since.
