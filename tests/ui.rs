@@ -169,6 +169,7 @@ programs! {
     launch_element_type
     launch_exclusive_input
     launch_foreign_backend
+    launch_grid_type
     launch_not_a_tuple
     launch_owned_buffer
     launch_scalar_for_buffer
@@ -177,6 +178,7 @@ programs! {
     launch_shared_slice_output
     launch_unchecked_kernel
     launch_unchecked_safe
+    launch_writes_its_counts
     leak_work_as_value
     leak_work_from_profile
     leak_work_into_thread
