@@ -100,6 +100,8 @@ pub(crate) struct Machine {
     pub(crate) patterns: Constants,
     codes: Codes,
     pub(crate) bytes: ByteKernels,
+    /// Up to so many bytes are moved by those.
+    pub(crate) by_kernel: u64,
     /// What an argument without elements is bound to: a shader has no other way to be given nothing.
     pub(crate) nothing: WgpuMemory,
     /// Memory of the program's that is gone from here, and that groups may still be bound to.
@@ -143,6 +145,7 @@ impl Machine {
         let nothing = opened.create(Call::Open, |device| device.create_buffer(&nothing))?;
         Ok(Machine {
             bytes: ByteKernels::load(&device, &codes)?,
+            by_kernel: bytes::by_kernel(device.adapter_info().device_type),
             nothing: WgpuMemory::new(nothing),
             device,
             queue,
