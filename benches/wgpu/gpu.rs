@@ -199,12 +199,15 @@ pub enum End {
     Read { from: Place, landing: Buffer },
 }
 
+/// Encodes a range of the nodes.
+type Encode<'g> = dyn FnMut(&mut CommandEncoder, Range<u32>) + 'g;
+
 /// Dispatches that are encoded again and again, in submits of a schedule.
 pub struct Loop<'g> {
     gpu: &'g Gpu,
     nodes: u32,
     schedule: Schedule,
-    encode: Box<dyn FnMut(&mut CommandEncoder, Range<u32>) + 'g>,
+    encode: Box<Encode<'g>>,
     check: Box<dyn Fn(u32) + 'g>,
     end: End,
     last: Option<SubmissionIndex>,

@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -28,8 +27,8 @@ pub(crate) struct Bound<'r> {
 /// is dropped. So nothing is sorted or counted on the way of a launch.
 pub(crate) struct Groups {
     most: usize,
-    young: HashMap<Key, Arc<wgpu::BindGroup>>,
-    old: HashMap<Key, Arc<wgpu::BindGroup>>,
+    young: HashMap<Key, wgpu::BindGroup>,
+    old: HashMap<Key, wgpu::BindGroup>,
 }
 
 /// The kernel, then each range: memory, start and length.
@@ -46,7 +45,7 @@ impl Groups {
         machine: &Machine,
         code: &WgpuCode,
         ranges: &[Bound<'_>],
-    ) -> Result<Arc<wgpu::BindGroup>, Fault> {
+    ) -> Result<wgpu::BindGroup, Fault> {
         if self.most == 0 {
             return make(machine, code, ranges);
         }
@@ -75,12 +74,10 @@ impl Groups {
     }
 }
 
-fn make(machine: &Machine, code: &WgpuCode, ranges: &[Bound<'_>]) -> Result<Arc<wgpu::BindGroup>, Fault> {
+fn make(machine: &Machine, code: &WgpuCode, ranges: &[Bound<'_>]) -> Result<wgpu::BindGroup, Fault> {
     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = ranges.iter().enumerate().map(entry).collect();
     let descriptor = wgpu::BindGroupDescriptor { label: None, layout: &code.layout, entries: &entries };
-    let group =
-        scoped_briefly(&machine.device, Call::Launch, || machine.device.create_bind_group(&descriptor))?;
-    Ok(Arc::new(group))
+    scoped_briefly(&machine.device, Call::Launch, || machine.device.create_bind_group(&descriptor))
 }
 
 fn entry<'r>((binding, range): (usize, &Bound<'r>)) -> wgpu::BindGroupEntry<'r> {

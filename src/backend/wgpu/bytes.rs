@@ -21,6 +21,15 @@ pub(crate) struct ByteKernels {
     pub(crate) counts: Arc<WgpuCode>,
 }
 
+/// Up to so many bytes, whole words are moved by a kernel, where the device is such: a command of wgpu's own ends the pass, which
+/// costs as much as ten dispatches, and no graphics card is quicker with it. A processor has nothing quicker.
+pub(crate) fn by_kernel(device: wgpu::DeviceType) -> u64 {
+    match device {
+        wgpu::DeviceType::Cpu => 64 << 10,
+        _ => 64 << 20,
+    }
+}
+
 /// Threads of a block.
 const BLOCK: u32 = 256;
 /// The most blocks of one launch: threads go on until all is done.

@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::steps::{Blocks, Dispatch, Scalars, Step};
 use crate::backend::wgpu::upload::Uploads;
@@ -27,7 +25,7 @@ pub(crate) struct Encoder {
 struct Pass {
     pass: wgpu::ComputePass<'static>,
     code: u64,
-    group: Option<(Arc<wgpu::BindGroup>, Option<u32>)>,
+    group: Option<(wgpu::BindGroup, Option<u32>)>,
     immediates: Scalars,
 }
 
@@ -95,10 +93,10 @@ impl Pass {
             self.pass.set_pipeline(&code.pipeline);
             self.code = code.id;
         }
-        let bound = self.group.as_ref().is_some_and(|(bound, at)| Arc::ptr_eq(bound, group) && at == offset);
+        let bound = self.group.as_ref().is_some_and(|(bound, at)| bound == group && at == offset);
         // Another kernel's layout may be another one, which the group has to be checked against.
         if is_new || !bound {
-            self.pass.set_bind_group(0, &**group, offset.as_slice());
+            self.pass.set_bind_group(0, group, offset.as_slice());
             self.group = Some((group.clone(), *offset));
         }
         if !immediates.is_empty() && (is_new || self.immediates != *immediates) {

@@ -100,6 +100,8 @@ pub(crate) struct Machine {
     pub(crate) patterns: Constants,
     codes: Codes,
     pub(crate) bytes: ByteKernels,
+    /// Up to so many bytes are moved by those.
+    pub(crate) by_kernel: u64,
     /// What an argument without elements is bound to: a shader has no other way to be given nothing.
     pub(crate) nothing: WgpuMemory,
     /// Memory of the program's that is gone from here, and that groups may still be bound to.
@@ -125,6 +127,20 @@ impl Device<Wgpu> {
     pub fn from_parts(device: wgpu::Device, queue: wgpu::Queue) -> Outcome<Self> {
         Self::open(DeviceOptions::new().backend(WgpuOptions::new().parts(device, queue)))
     }
+
+    /// The device of wgpu's, for what a program makes on it itself: textures to copy from, buffers to
+    /// [adopt](crate::Buffer::from_wgpu).
+    ///
+    /// On a device that this library opened, its handlers of errors and of its loss are the library's: an error that no scope
+    /// of the program's catches is a fault that poisons the device.
+    pub fn wgpu_device(&self) -> &wgpu::Device {
+        &self.core.backend.machine.device
+    }
+
+    /// The queue of wgpu's, which runs what the program submits itself between what the library submits.
+    pub fn wgpu_queue(&self) -> &wgpu::Queue {
+        &self.core.backend.machine.queue
+    }
 }
 
 impl Machine {
@@ -143,6 +159,7 @@ impl Machine {
         let nothing = opened.create(Call::Open, |device| device.create_buffer(&nothing))?;
         Ok(Machine {
             bytes: ByteKernels::load(&device, &codes)?,
+            by_kernel: bytes::by_kernel(device.adapter_info().device_type),
             nothing: WgpuMemory::new(nothing),
             device,
             queue,

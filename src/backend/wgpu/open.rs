@@ -167,8 +167,12 @@ impl Opened {
 /// Opens what the options ask for.
 pub(crate) fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Opened, Fault> {
     let opened = match &options.parts {
-        // Whose handlers stay as they are.
-        Some((device, queue)) => describe(device.clone(), queue.clone(), Whose::Theirs, poison),
+        // Whose handlers stay as they are. The last of it may go on a thread of ours, after the program's instance: one of the
+        // library's keeps the driver loaded.
+        Some((device, queue)) => {
+            select::instance(wgpu::Backends::from(device.adapter_info().backend));
+            describe(device.clone(), queue.clone(), Whose::Theirs, poison)
+        }
         None => ours(&options.wanted, poison)?,
     };
     match refusal(&opened) {

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use parking_lot::Mutex;
 use wgpu::{AdapterInfo, Backend, Backends, DeviceType, InstanceFlags, PowerPreference};
 
 use super::open::{self, Fallback};
@@ -54,6 +55,19 @@ fn found(backends: Backends) -> Vec<wgpu::Adapter> {
     if backends.is_empty() {
         return Vec::new();
     }
+    pollster::block_on(instance(backends).enumerate_adapters(backends))
+}
+
+/// The instance of wgpu's for these interfaces, which this process makes once and keeps.
+///
+/// When the last one goes, wgpu unloads the drivers, under threads that a driver has made or has left something on: such a
+/// process crashed at its end. And to make one takes longer than to open a device.
+pub(super) fn instance(backends: Backends) -> wgpu::Instance {
+    static KEPT: Mutex<Vec<(Backends, wgpu::Instance)>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock();
+    if let Some((_, instance)) = kept.iter().find(|(of, _)| *of == backends) {
+        return instance.clone();
+    }
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends,
         // Of wgpu's flags only the one that keeps an indirect dispatch within the limits: the validation of the driver's
@@ -61,7 +75,8 @@ fn found(backends: Backends) -> Vec<wgpu::Adapter> {
         flags: InstanceFlags::VALIDATION_INDIRECT_CALL,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
-    pollster::block_on(instance.enumerate_adapters(backends))
+    kept.push((backends, instance.clone()));
+    instance
 }
 
 /// An adapter in messages.

@@ -32,7 +32,7 @@ pub(crate) enum Step {
 /// A kernel on its memory.
 pub(crate) struct Dispatch {
     pub(crate) code: Arc<WgpuCode>,
-    pub(crate) group: Arc<wgpu::BindGroup>,
+    pub(crate) group: wgpu::BindGroup,
     /// Where the scalars are, if they are in a uniform.
     pub(crate) offset: Option<u32>,
     pub(crate) immediates: Scalars,
@@ -74,13 +74,27 @@ impl Resolver<'_> {
         blocks: Blocks,
         args: ArgsRef<'_, Wgpu>,
     ) -> Result<(), Fault> {
+        let mut ranges = Ranges::new();
+        for region in args.regions {
+            let place = Place::of(Call::Launch, region)?;
+            if place.as_ref().is_some_and(|place| !self.binds(place)) {
+                return self.launch_aside(&kernel.code, blocks, args);
+            }
+            ranges.push(range(self.machine, place.as_ref()));
+        }
+        self.dispatch(&kernel.code, &ranges, args.scalars, blocks)
+    }
+
+    /// A launch with arguments that cannot be bound where they are.
+    fn launch_aside(
+        &mut self,
+        code: &Arc<WgpuCode>,
+        blocks: Blocks,
+        args: ArgsRef<'_, Wgpu>,
+    ) -> Result<(), Fault> {
         let places = args.regions.iter().map(|region| Place::of(Call::Launch, region));
         let places: SmallVec<[Option<Place<'_>>; 8]> = places.collect::<Result<_, _>>()?;
-        let (machine, code, regions) = (self.machine, &kernel.code, args.regions);
-        if places.iter().flatten().all(|place| self.binds(place)) {
-            let ranges: Ranges<'_> = places.iter().map(|place| range(machine, place.as_ref())).collect();
-            return self.dispatch(code, &ranges, args.scalars, blocks);
-        }
+        let (machine, regions) = (self.machine, args.regions);
         let detours = self.detours(&places);
         let scratch = self.scratch.provide(self.machine)?;
         let inside = |detour: &Detour<'_>| Place { memory: &scratch, at: detour.at, len: detour.place.len };
@@ -130,11 +144,11 @@ impl Resolver<'_> {
             let rows = Rows { first: 0, step: from.len, to_first: 0, to_step: to.len, row: to.len, rows: 1 };
             return self.rows(from, to, rows);
         }
-        if from.memory.id != to.memory.id {
+        // wgpu refuses to copy within one buffer.
+        if from.memory.id != to.memory.id && to.len > self.machine.by_kernel {
             self.push_copy(&from.memory.buffer, from.at, to);
             return Ok(());
         }
-        // wgpu refuses to copy within one buffer.
         let (source, target) = (self.window(from), self.window(to));
         let [first, to_first] = [(from.at - source.at) / WORD, (to.at - target.at) / WORD];
         let count = to.len / WORD;
@@ -158,7 +172,7 @@ impl Resolver<'_> {
             _ => None,
         };
         match word {
-            Some([0, 0, 0, 0]) if to.is_whole_words() => {
+            Some([0, 0, 0, 0]) if to.is_whole_words() && to.len > self.machine.by_kernel => {
                 let (buffer, at, len) = (to.memory.buffer.clone(), to.at, to.len);
                 self.steps.push(Step::Clear { buffer, at, len });
                 Ok(())

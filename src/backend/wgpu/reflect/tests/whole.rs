@@ -105,7 +105,7 @@ fn private_memory_beyond_any_device_is_refused() {
     let text = shader("var<private> x: array<u32, 1000000>;", "x[0] = 1u;");
     assert_eq!(
         reflect(&program::<()>(&text), &MUCH).unwrap_err(),
-        "`k`: each thread of the shader has 4000000 bytes of variables of its own, and 65536 are allowed: keep large arrays in a buffer or in workgroup memory"
+        "`k`: each thread of the shader has 4000000 bytes of variables of its own, and 8192 are allowed: keep large arrays in a buffer or in workgroup memory"
     );
 }
 
