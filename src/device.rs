@@ -126,6 +126,12 @@ impl<B: Backend> DeviceOptions<B> {
         self.backend = options;
         self
     }
+
+    /// Changes the options of the backend's own, from what they are.
+    pub fn map_backend(mut self, change: impl FnOnce(B::Options) -> B::Options) -> Self {
+        self.backend = change(self.backend);
+        self
+    }
 }
 
 /// What everything made on a device shares.

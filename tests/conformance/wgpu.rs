@@ -5,6 +5,8 @@ mod driven;
 #[path = "../support_wgpu/mod.rs"]
 mod support_wgpu;
 
+use std::sync::OnceLock;
+
 use dacapo::wgpu::WgpuOptions;
 use dacapo::{Device, DeviceOptions};
 
@@ -19,9 +21,12 @@ pub const SOURCE: &str = ".wgsl(..)";
 /// Its name in messages.
 pub const NAME: &str = "wgpu";
 
-/// A device.
+/// A device, on one of wgpu's that all tests share: a driver takes long to open one, and would open one for each test.
 pub fn open(options: DeviceOptions<Subject>) -> Option<Device<Subject>> {
-    support_wgpu::device_with(options)
+    static KEPT: OnceLock<Option<Device<Subject>>> = OnceLock::new();
+    let kept = KEPT.get_or_init(support_wgpu::device).as_ref()?;
+    let (device, queue) = (kept.wgpu_device().clone(), kept.wgpu_queue().clone());
+    support_wgpu::device_with(options.map_backend(|options| options.parts(device, queue)))
 }
 
 /// The options with which the nodes of a graph run side by side: none do.
