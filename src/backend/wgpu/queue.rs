@@ -100,8 +100,11 @@ const MOST: u32 = 512;
 /// Submissions of one queue that may be in flight before the next operation waits.
 const MOST_SUBMISSIONS: u32 = 64;
 
-/// How long a wait lasts before it looks whether the device was lost, or somebody else moved on.
+/// How long a wait for other threads lasts before it looks whether the device was lost.
 const TICK: Duration = Duration::from_millis(1);
+
+/// How long a wait with a deadline sleeps before it looks again, at first; in the end, a [`TICK`].
+const NAP: Duration = Duration::from_micros(20);
 
 impl WgpuQueue {
     pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Wgpu>>) -> Self {
@@ -359,6 +362,7 @@ impl Shared {
         seq: u64,
         deadline: Option<Instant>,
     ) -> Result<bool, Fault> {
+        let mut nap = NAP;
         loop {
             machine.arrivals.land(machine);
             // First: on a lost device wgpu calls done what never ran.
@@ -386,7 +390,15 @@ impl Shared {
             let index = state.submissions.iter().find(|(upto, _)| *upto >= seq);
             let submission_index = index.or(state.submissions.back()).map(|(_, index)| index.clone());
             drop(state);
-            machine.poll(wgpu::PollType::Wait { submission_index, timeout: Some(patience) });
+            if deadline.is_none() {
+                machine.poll(wait_for(submission_index));
+                continue;
+            }
+            machine.poll(wgpu::PollType::Poll);
+            if self.completed() < seq {
+                std::thread::sleep(nap.min(patience));
+                nap = TICK.min(2 * nap);
+            }
         }
     }
 
@@ -399,7 +411,7 @@ impl Shared {
         // Acquire pairs with the news of the last submission.
         while self.in_flight.load(Ordering::Acquire) > 0 && !machine.poison.is_set() {
             let last = self.state.lock().submissions.back().map(|(_, index)| index.clone());
-            machine.poll(wgpu::PollType::Wait { submission_index: last, timeout: Some(TICK) });
+            machine.poll(wait_for(last));
         }
         machine.arrivals.land(machine);
     }
@@ -409,6 +421,14 @@ impl Shared {
         let state = self.state.lock();
         !state.behind && self.completed() >= state.encoded
     }
+}
+
+/// A wait for a submission, however long it takes: it ends by itself, since no callback is ever inside of one.
+///
+/// Never with a timeout. When that has passed, wgpu takes note of what is done; and if meanwhile another thread's poll or
+/// submission has found the rest done as well, it panics, and the callbacks that it was to call are lost.
+fn wait_for(submission_index: Option<wgpu::SubmissionIndex>) -> wgpu::PollType {
+    wgpu::PollType::Wait { submission_index, timeout: None }
 }
 
 /// Tells that all up to an operation is done; by its drop, since wgpu may drop a callback that it never calls.
