@@ -128,9 +128,12 @@ fn step<B: Backend>(s: &mut impl Enqueue<B>, k: &Kernels<B>, on: &mut Buffers<B>
     s.launch(&k.axpy, grid, (0.5f32, &on.weights, &mut on.floats, Len, Len))
 }
 
-/// Every device of this machine, as what does a step both ways.
-fn players() -> Vec<(&'static str, Box<dyn FnMut(u32) -> [Outcome; 2]>)> {
-    fn player<B: Backend>(device: &Device<B>) -> Box<dyn FnMut(u32) -> [Outcome; 2]> {
+/// Does a step of a seed both ways.
+type Play = Box<dyn FnMut(u32) -> [Outcome; 2]>;
+
+/// Every device of this machine.
+fn players() -> Vec<(&'static str, Play)> {
+    fn player<B: Backend>(device: &Device<B>) -> Play {
         let mut player = Player::new(device).unwrap();
         Box::new(move |seed| [player.launch(seed).unwrap(), player.replay(seed + 1).unwrap()])
     }

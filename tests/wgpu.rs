@@ -6,6 +6,8 @@
 mod adopt;
 #[path = "wgpu/bounds.rs"]
 mod bounds;
+#[path = "wgpu/indirect.rs"]
+mod indirect;
 #[path = "wgpu/kernels.rs"]
 mod kernels;
 #[path = "wgpu/life.rs"]

@@ -34,7 +34,15 @@ pub struct Contents<B: Driver> {
     pub(crate) offset: usize,
     /// Where that is, on a backend whose memory has addresses, and how many bytes of the page are left from there on: a
     /// launch looks no further than here.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "only memory of CUDA is told by its addresses")
+    )]
     pub(crate) address: u64,
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "only memory of CUDA is told by its addresses")
+    )]
     pub(crate) room: usize,
     pub(crate) taint: Taint,
 }

@@ -45,6 +45,10 @@ impl<B: Driver> Commands<B> {
     }
 
     /// What each of them does.
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "wgpu")),
+        allow(dead_code, reason = "the host looks at each as it runs")
+    )]
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job<B>> {
         self.nodes.iter().map(|node| &node.job)
     }

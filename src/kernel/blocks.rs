@@ -36,7 +36,7 @@ impl Grid {
     /// nothing either: the host finds it when the launch runs, and taints its outputs; a GPU tells nobody.
     ///
     /// How much the launch writes depends on the counts. An [`Out`](crate::Out) promises that it is all of it, whatever they are;
-    /// a kernel that leaves a part as it was takes an [`InOut`](crate::InOut).
+    /// a kernel that leaves a part as it was takes an [`InOut`](crate::InOut). One in chunks is divided along z.
     ///
     /// Not everything can be launched so: a launch without exactly three counts is refused
     /// ([`Error::BlockCounts`](crate::Error::BlockCounts)), and so is one of a kernel with

@@ -57,13 +57,25 @@ impl Program {
     }
 
     pub fn with(limits: impl FnOnce(wgpu::Limits) -> wgpu::Limits) -> Option<Self> {
-        let Some(adapter) = adapters().into_iter().next() else {
+        Self::first(adapters(), limits)
+    }
+
+    fn first(
+        adapters: Vec<wgpu::Adapter>,
+        limits: impl FnOnce(wgpu::Limits) -> wgpu::Limits,
+    ) -> Option<Self> {
+        let Some(adapter) = adapters.into_iter().next() else {
             skip(&"there is no adapter");
             return None;
         };
         let descriptor =
             wgpu::DeviceDescriptor { required_limits: limits(adapter.limits()), ..Default::default() };
         Some(Self::on(adapter, &descriptor))
+    }
+
+    /// On an instance with these flags.
+    pub fn flagged(flags: wgpu::InstanceFlags) -> Option<Self> {
+        Self::first(adapters_of(flags), |limits| limits)
     }
 
     /// Another device of the same instance of wgpu.
@@ -129,9 +141,14 @@ impl Program {
 
 /// The adapters that need no display.
 pub fn adapters() -> Vec<wgpu::Adapter> {
+    adapters_of(wgpu::InstanceFlags::default())
+}
+
+fn adapters_of(flags: wgpu::InstanceFlags) -> Vec<wgpu::Adapter> {
     let backends = wgpu::Backends::PRIMARY;
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends,
+        flags,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
     pollster::block_on(instance.enumerate_adapters(backends))

@@ -126,7 +126,7 @@ fn counts_may_be_a_slice_at_any_place_of_a_larger_buffer() {
         assert_eq!(b.blocks(), 6, "at {at}");
         let Bench { stream, visit, seen, .. } = &mut b;
         let (mut graph, ()) =
-            stream.record(|work| work.launch(visit, Grid::indirect(&counts), (seen, Len))).unwrap();
+            stream.record(|work| work.launch(visit, Grid::indirect(counts), (seen, Len))).unwrap();
         graph.replay(stream).unwrap();
         assert_eq!(b.blocks(), 6, "at {at}, recorded");
     }
