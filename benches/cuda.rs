@@ -495,13 +495,25 @@ fn main() {
         (0..100).for_each(|_| warm.launch(0));
         warm.stream.sync().unwrap();
     }
-    eager(&device);
-    for nodes in [1, 150, 1000, 5000] {
-        replays(&device, nodes, 1, 64);
+    if is_wanted("eager") {
+        eager(&device);
     }
-    replays(&device, 1000, 8, 64);
-    replays(&device, 150, 1, 1 << 20);
-    for nodes in [1, 150, 1000, 5000] {
-        records(&device, nodes);
+    if is_wanted("replays") {
+        for nodes in [1, 150, 1000, 5000] {
+            replays(&device, nodes, 1, 64);
+        }
+        replays(&device, 1000, 8, 64);
+        replays(&device, 150, 1, 1 << 20);
     }
+    if is_wanted("records") {
+        for nodes in [1, 150, 1000, 5000] {
+            records(&device, nodes);
+        }
+    }
+}
+
+/// Whether a part is to be measured: all are, unless some are named, as in `cargo bench --bench cuda -- records`.
+fn is_wanted(part: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
+    named.peek().is_none() || named.any(|name| name == part)
 }

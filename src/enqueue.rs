@@ -116,7 +116,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         problem = problem.or_else(|| refusal.map(Box::new));
         let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
         let of = &mut *route.core;
-        lengths(params, &of.uses, &of.tables, &mut of.command.args.scalars);
+        lengths(params, &of.uses, &of.tables, &mut of.scalars);
         let loaded = &kernel.loaded;
         let device = &route.core.device;
         if loaded.device != device.id {
@@ -148,7 +148,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
             cold_path();
             let of = &*route.core;
             let length = |param| elements(params, param, &of.uses, &of.tables);
-            let facts = Facts::new(&length, &of.command.args.scalars);
+            let facts = Facts::new(&length, &of.scalars);
             problem = kernel.checks.run(&loaded.name, extent, facts).err().map(Box::new);
         }
         let kernel = loaded.clone();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
+use crate::backend::command::Scalars;
 use crate::backend::host::Host;
 use crate::backend::{Backend, Command, Submitter};
 use crate::callback;
@@ -68,7 +69,9 @@ pub struct StreamCore<B: Backend> {
     pub(crate) last: u64,
     /// What the operation at hand uses; empty between operations.
     pub(crate) uses: Vec<UseOf<B>>,
-    /// The operation at hand, with its scalars; between operations the room for the next one's arguments.
+    /// Its scalars.
+    pub(crate) scalars: Scalars,
+    /// The operation at hand, once it executes; between operations the room for the next one's arguments.
     pub(crate) command: Command<B>,
     pub(crate) tables: Gathered,
     pub(crate) by: Submitter,
@@ -119,6 +122,7 @@ impl<B: Backend> Stream<NoCapture, B> {
             spare: Recorder::default(),
             uses: Vec::new(),
             tables: Gathered::default(),
+            scalars: Scalars::new(),
             command: Command::taken(),
         };
         Self::assemble(Box::new(core), ())

@@ -43,12 +43,8 @@ impl<'a, B: Backend> Route<'a, B> {
         crate::callback::refuse(operation)?;
         core.device.poison.check()?;
         core.uses.clear();
-        core.command.args.scalars.clear();
+        core.scalars.clear();
         core.tables.clear();
-        if core.command.args.regions.capacity() == 0 {
-            cold_path();
-            core.command.args = core.device.slot(core.slot).spares.take();
-        }
         let Some(guard) = window else { return Ok(Route { core, window: None, warm_up: None }) };
         guard.check()?;
         let (window, warm_up) = if guard.has_begun() { (Some(guard), None) } else { (None, Some(guard)) };
@@ -62,8 +58,7 @@ impl<'a, B: Backend> Route<'a, B> {
         operation: &'static str,
         collect: impl FnOnce(&mut Gather<'_, B>),
     ) -> Problem {
-        let StreamCore { device, uses, command, tables, .. } = &mut *self.core;
-        let scalars = &mut command.args.scalars;
+        let StreamCore { device, uses, scalars, tables, .. } = &mut *self.core;
         let mut gather = Gather { device: device.id, operation, uses, scalars, tables, error: None };
         collect(&mut gather);
         gather.error
@@ -115,7 +110,7 @@ impl<'a, B: Backend> Route<'a, B> {
                 return Err(recorder.fail(*error));
             }
             upload::record(self.core, recorder);
-            let (uses, scalars) = (&self.core.uses, &self.core.command.args.scalars);
+            let (uses, scalars) = (&self.core.uses, &self.core.scalars);
             recorder.append(guard.window.id, operation, job, kind, uses, scalars)
         })
     }
@@ -132,8 +127,14 @@ impl<'a, B: Backend> Route<'a, B> {
             }
             problem => problem,
         };
-        let StreamCore { device, slot, uses, by, last, command, .. } = core;
+        let StreamCore { device, slot, uses, scalars, by, last, command, .. } = core;
+        if command.args.regions.capacity() == 0 {
+            cold_path();
+            // Not before there is room in the queue: a slot needs no more of them than operations.
+            command.args = device.slot(*slot).spares.take();
+        }
         command.job = job;
+        command.args.scalars.extend_from_slice(scalars);
         Sender { device, slot: *slot, by, last }.send(operation, command, uses, problem)
     }
 }

@@ -50,9 +50,17 @@ pub struct Contents<B: Driver> {
 impl<B: Driver> Contents<B> {
     /// Bytes of a new tenant, of which nothing is known to be unwritten.
     pub(crate) fn new(page: Arc<Page<B>>, offset: usize) -> Arc<Self> {
-        let address = B::address(&page.memory, offset).unwrap_or(0);
-        let room = page.bytes.saturating_sub(offset);
-        Arc::new(Contents { page, offset, address, room, taint: Taint::default() })
+        let mut contents = Contents { page, offset, address: 0, room: 0, taint: Taint::default() };
+        contents.settle_at(offset);
+        Arc::new(contents)
+    }
+
+    /// Moves to another place in the page, with all that follows from it: what nobody refers to any more serves the next
+    /// tenant of its page.
+    pub(crate) fn settle_at(&mut self, offset: usize) {
+        self.offset = offset;
+        self.address = B::address(&self.page.memory, offset).unwrap_or(0);
+        self.room = self.page.bytes.saturating_sub(offset);
     }
 }
 

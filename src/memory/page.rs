@@ -91,7 +91,7 @@ impl<B: Backend> SharedPage<B> {
         if let Some(mut contents) = self.spare.pop()
             && let Some(inner) = Arc::get_mut(&mut contents)
         {
-            inner.offset = offset;
+            inner.settle_at(offset);
             return contents;
         }
         Contents::new(self.page.clone(), offset)
@@ -201,5 +201,31 @@ impl<B: Backend> Tenants<B> {
             Entry::Held(tenant) => tenant.upgrade(),
             Entry::Vacant(_) => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::host::Host;
+    use crate::backend::host::memory::HostMemory;
+    use crate::backend::sealed::Driver;
+
+    /// A record that kept the address of the tenant before would send every launch to somebody else's bytes.
+    #[test]
+    fn what_is_known_of_a_tenants_place_is_of_its_own_place_whoever_had_the_record_before() {
+        let page = Arc::new(Page::<Host> { memory: HostMemory::zeroed(4096).unwrap(), bytes: 4096 });
+        let mut shared = SharedPage::new(page.clone(), 256);
+        let (first, second) = (shared.take(512).unwrap(), shared.take(256).unwrap());
+        for taken in [second, first] {
+            let bytes = if taken.contents.offset == 0 { 512 } else { 256 };
+            shared.give(taken.contents, (taken.block, taken.tenant, bytes), Marks::default(), |_| true);
+        }
+        let (again, next) = (shared.take(256).unwrap(), shared.take(1024).unwrap());
+        assert_ne!(again.contents.offset, next.contents.offset);
+        for contents in [&again.contents, &next.contents] {
+            assert_eq!(contents.room, page.bytes - contents.offset);
+            assert_eq!(Some(contents.address), Host::address(&page.memory, contents.offset));
+        }
     }
 }
