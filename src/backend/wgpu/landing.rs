@@ -15,7 +15,7 @@ use crate::backend::command::Stamp;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::memory::{Place, WORD};
-use crate::backend::wgpu::queue::Shared;
+use crate::backend::wgpu::queue::{Notice, Shared};
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::stamp::Reading;
 use crate::backend::{Call, Fault};
@@ -111,12 +111,14 @@ impl Flight {
     }
 
     /// Asks wgpu for the bytes, once the copy to the pad was submitted.
-    pub(crate) fn request(self, machine: &Arc<Machine>) {
+    pub(crate) fn request(self, machine: &Arc<Machine>, notice: Arc<Notice>) {
         let (pad, machine) = (self.pad.clone(), Arc::downgrade(machine));
         pad.map_async(wgpu::MapMode::Read, .., move |outcome| {
             if let Some(machine) = machine.upgrade() {
                 machine.arrivals.push(Arrival::Read(self, outcome));
             }
+            // After that, so that nothing counts as done before.
+            drop(notice);
         });
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct State {
     pub(crate) encoded: u64,
     /// The last one that was submitted.
     flushed: u64,
+    /// The notice of the last submission.
+    last: Weak<Notice>,
     /// What was submitted last by each submission that may not be done.
     submissions: VecDeque<(u64, wgpu::SubmissionIndex)>,
     /// What waits for the host.
@@ -119,6 +121,7 @@ impl WgpuQueue {
             enough: FIRST,
             encoded: 0,
             flushed: 0,
+            last: Weak::new(),
             submissions: VecDeque::new(),
             backlog: VecDeque::new(),
             behind: false,
@@ -317,9 +320,6 @@ impl Shared {
             return;
         }
         let sends = !state.encoder.is_empty();
-        if sends {
-            self.send(machine, state);
-        }
         let (upto, stamps) = (state.encoded, std::mem::take(&mut state.stamps));
         state.flushed = upto;
         // Acquire pairs with the news: what was in flight has arrived by then.
@@ -327,21 +327,41 @@ impl Shared {
             machine.arrivals.push(Arrival::Done(self.clone(), upto));
             return;
         }
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let notice = Notice { shared: self.clone(), machine: Arc::downgrade(machine), stamps, upto };
+        let notice = self.notice(machine, state, stamps);
+        if sends {
+            self.send(machine, state, &notice);
+        }
         machine.queue.on_submitted_work_done(move || drop(notice));
     }
 
+    /// What tells that all that was encoded so far is done, and not before what comes before it.
+    fn notice(
+        self: &Arc<Self>,
+        machine: &Arc<Machine>,
+        state: &mut State,
+        stamps: Vec<Arc<Stamp>>,
+    ) -> Arc<Notice> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let (shared, machine) = (self.clone(), Arc::downgrade(machine));
+        let next = Mutex::default();
+        let notice = Arc::new(Notice { shared, machine, stamps, upto: state.encoded, next });
+        if let Some(last) = state.last.upgrade() {
+            *last.next.lock() = Some(notice.clone());
+        }
+        state.last = Arc::downgrade(&notice);
+        notice
+    }
+
     /// Hands the encoder to wgpu. What it refuses is ours: nobody knows any more what was written and what was not.
-    fn send(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
+    fn send(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, notice: &Arc<Notice>) {
         let State { encoder, flights, readings, .. } = state;
         // Callbacks of the program's that run in here must not wait for what this thread is in the middle of.
         let _on_device = OnDevice::enter();
         let submitted = scoped(&machine.device, Call::Execute, || {
             let index = machine.queue.submit(encoder.finish());
             encoder.uploads.recall(machine);
-            flights.drain(..).for_each(|flight| flight.request(machine));
-            readings.drain(..).for_each(|reading| reading.request(machine));
+            flights.drain(..).for_each(|flight| flight.request(machine, notice.clone()));
+            readings.drain(..).for_each(|reading| reading.request(machine, notice.clone()));
             index
         });
         match submitted {
@@ -432,11 +452,15 @@ fn wait_for(submission_index: Option<wgpu::SubmissionIndex>) -> wgpu::PollType {
 }
 
 /// Tells that all up to an operation is done; by its drop, since wgpu may drop a callback that it never calls.
-struct Notice {
+///
+/// wgpu calls back on whichever thread polls, and two threads may poll at once, so that the news of one submission come in any
+/// order. Each of them holds the notice, which so comes last; and it holds the notice of the next submission.
+pub(crate) struct Notice {
     shared: Arc<Shared>,
     machine: Weak<Machine>,
     stamps: Vec<Arc<Stamp>>,
     upto: u64,
+    next: Mutex<Option<Arc<Notice>>>,
 }
 
 impl Drop for Notice {

@@ -11,6 +11,7 @@ use crate::backend::command::Stamp;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::landing::Arrival;
+use crate::backend::wgpu::queue::Notice;
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::{Call, Fault};
 use crate::error::Error;
@@ -101,13 +102,15 @@ impl Probe {
 
 impl Reading {
     /// Asks wgpu for the time, once what notes it was submitted.
-    pub(crate) fn request(self, machine: &Arc<Machine>) {
+    pub(crate) fn request(self, machine: &Arc<Machine>, notice: Arc<Notice>) {
         let Some(pad) = self.probe.as_ref().map(|probe| probe.pad.clone()) else { return };
         let machine = Arc::downgrade(machine);
         pad.map_async(wgpu::MapMode::Read, .., move |outcome| {
             if let Some(machine) = machine.upgrade() {
                 machine.arrivals.push(Arrival::Ticks(self, outcome));
             }
+            // After that, so that nothing counts as done before.
+            drop(notice);
         });
     }
 
