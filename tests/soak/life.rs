@@ -82,6 +82,7 @@ fn a_long_random_life_loses_no_byte_and_holds_no_more_in_the_end_than_in_the_mid
     let shared = Arc::new(shared);
     let crew = Crew::start(&shared, (0..THREADS as u64).map(|thread| Worker::new(seed ^ (thread << 56))));
     let held = crew.watch(&shared.device, duration());
+    crew.until(|| tally::missing(subject::NEVER).is_none(), 5 * duration());
     shared.stop.store(true, Ordering::Relaxed);
     let outcome = crew.join().and_then(|workers| {
         let shared = Arc::into_inner(shared).ok_or("a thread that has ended holds on to the device")?;

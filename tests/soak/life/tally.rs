@@ -43,12 +43,20 @@ pub fn count(what: What) {
     COUNTS[what as usize].fetch_add(1, Ordering::Relaxed);
 }
 
+/// What has not happened yet, except for what never does.
+pub fn missing(never: &[What]) -> Option<What> {
+    ALL.into_iter().find(|what| happened(*what) == 0 && !never.contains(what))
+}
+
 /// In words; fails if something never happened, except for what never does.
 pub fn summary(never: &[What]) -> String {
-    let count = |what: &What| COUNTS[*what as usize].load(Ordering::Relaxed);
-    if let Some(never) = ALL.iter().find(|what| count(what) == 0 && !never.contains(what)) {
-        panic!("in all this time there was no {never:?}");
+    let words = ALL.map(|what| format!("{what:?} {}", happened(what))).join(", ");
+    if let Some(missing) = missing(never) {
+        panic!("in all this time there was no {missing:?}: {words}");
     }
-    let words: Vec<String> = ALL.iter().map(|what| format!("{what:?} {}", count(what))).collect();
-    words.join(", ")
+    words
+}
+
+fn happened(what: What) -> usize {
+    COUNTS[what as usize].load(Ordering::Relaxed)
 }

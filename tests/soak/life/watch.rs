@@ -60,6 +60,14 @@ impl Crew {
         held
     }
 
+    /// Gives a slow device more time, at most so long, until everything happened that is to.
+    pub fn until(&self, everything_happened: impl Fn() -> bool, duration: Duration) {
+        let (started, mut stalls) = (Instant::now(), Stalls::new(self));
+        while !everything_happened() && started.elapsed() < duration && stalls.all_get_on(self) {
+            std::thread::sleep(TICK);
+        }
+    }
+
     /// The workers, once all have come to their end.
     ///
     /// Never joins a thread that may not end: the failure of the test ends the process.
