@@ -76,7 +76,7 @@ impl<T: Element> Buffer<T, Wgpu> {
             Ok(taken) => taken,
             Err(error) => return Err(Refused::new(buffer, error)),
         };
-        let memory = WgpuMemory::adopted(&device.backend.machine, buffer);
+        let memory = WgpuMemory::known_to(&device.backend.machine.me, buffer);
         // One queue: whatever is submitted from now on comes after what was.
         let allocation = Allocation::adopted(&device, slot, memory, bytes, Marks::default());
         Ok(Buffer::new(allocation, bytes / size_of::<T>()))

@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::backend::Call;
 use crate::backend::wgpu::Machine;
+use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::steps::{Blocks, Dispatch, Scalars, Step};
 use crate::backend::wgpu::upload::Uploads;
 
@@ -60,7 +62,14 @@ impl Encoder {
 
     fn open(&mut self, machine: &Machine) -> &mut wgpu::CommandEncoder {
         self.encoder.get_or_insert_with(|| {
-            machine.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("dacapo") })
+            let descriptor = wgpu::CommandEncoderDescriptor { label: Some("dacapo") };
+            let mut made = None;
+            let make = || made = Some(machine.device.create_command_encoder(&descriptor));
+            if let Err(fault) = scoped(&machine.device, Call::Execute, make) {
+                machine.lose(&fault);
+            }
+            // One that was refused is as good as any: what is encoded with it is refused as well, in a scope of ours.
+            made.unwrap_or_else(|| machine.device.create_command_encoder(&descriptor))
         })
     }
 

@@ -16,7 +16,7 @@ use crate::backend::fault::Severity;
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::memory::{Place, WORD};
 use crate::backend::wgpu::queue::{Notice, Shared};
-use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::scope::{lost, scoped};
 use crate::backend::wgpu::stamp::Reading;
 use crate::backend::{Call, Fault};
 use crate::callback::OnDevice;
@@ -127,6 +127,8 @@ impl Flight {
         let into = self.into.take()?;
         let mut room = into.take_room();
         let copied = match outcome {
+            // What was mapped may be what nobody wrote, since the submission that was to was refused.
+            Ok(()) if machine.poison.is_set() => Err(lost(Call::Read)),
             Ok(()) => self.copy(room.bytes_mut()),
             Err(error) => Err(Fault::new(Call::Read, Severity::Call, error.to_string())),
         };
@@ -161,6 +163,11 @@ impl Flight {
             }
         }
         Ok(())
+    }
+
+    /// Where the bytes are to land.
+    pub(crate) fn into(&self) -> Option<Arc<Readback>> {
+        self.into.clone()
     }
 
     /// Nothing will come.

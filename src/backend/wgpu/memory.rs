@@ -16,16 +16,16 @@ pub(crate) const WORD: u64 = 4;
 
 /// One buffer of wgpu's, a page of the library's.
 ///
-/// Pages and not a buffer for each allocation: wgpu tracks each buffer that a dispatch binds, and makes one in tens of
-/// microseconds, where a range of a page is found in a tenth of one. What speaks against pages, that one which is bound
+/// Pages and not a buffer for each allocation: to make one and to drop it takes wgpu a microsecond and more, where a range of a
+/// page is found in a twentieth of that, and dispatches are as fast on either. What speaks against pages, that one which is bound
 /// read-only and read-write at once is refused, cannot happen: every binding of the library's is read-write.
 pub struct WgpuMemory {
     /// No other memory of this process has it, so that what was made for memory that is gone is never taken for new one.
     pub(crate) id: u64,
     pub(crate) buffer: wgpu::Buffer,
     bytes: u64,
-    /// Of a buffer of the program's: where it is told that this is gone.
-    adopted_by: Weak<Machine>,
+    /// Of what the core does not give back: who is told that it is gone.
+    known_to: Weak<Machine>,
 }
 
 impl WgpuMemory {
@@ -49,14 +49,18 @@ impl WgpuMemory {
         static IDS: AtomicU64 = AtomicU64::new(0);
         // Only uniqueness matters.
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        WgpuMemory { id, bytes: buffer.size(), buffer, adopted_by: Weak::new() }
+        WgpuMemory { id, bytes: buffer.size(), buffer, known_to: Weak::new() }
     }
 
-    /// A buffer of the program's.
-    pub(crate) fn adopted(machine: &Arc<Machine>, buffer: wgpu::Buffer) -> Self {
-        let mut memory = Self::new(buffer);
-        memory.adopted_by = Arc::downgrade(machine);
-        memory
+    /// A buffer that goes by itself: one of the program's, or of the library's own.
+    pub(crate) fn known_to(machine: &Weak<Machine>, buffer: wgpu::Buffer) -> Self {
+        Self::new(buffer).told(machine)
+    }
+
+    /// The same, of which the machine is told when it goes.
+    pub(crate) fn told(mut self, machine: &Weak<Machine>) -> Self {
+        self.known_to = machine.clone();
+        self
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -67,7 +71,7 @@ impl WgpuMemory {
 impl Drop for WgpuMemory {
     fn drop(&mut self) {
         // Under whatever lock: the groups that it is bound in go later.
-        if let Some(machine) = self.adopted_by.upgrade() {
+        if let Some(machine) = self.known_to.upgrade() {
             machine.departed.lock().push(self.id);
             machine.watch.notice();
         }

@@ -37,7 +37,8 @@ pub(crate) mod watch;
 pub(crate) mod words;
 pub(crate) mod worker;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -82,6 +83,9 @@ pub struct Wgpu {
 
 /// What everything of one device shares.
 pub(crate) struct Machine {
+    pub(crate) me: Weak<Machine>,
+    /// A poll found the driver's device gone: the next one would only find it again.
+    gone: AtomicBool,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
@@ -129,7 +133,7 @@ impl Device<Wgpu> {
     }
 
     /// The device of wgpu's, for what a program makes on it itself: textures to copy from, buffers to
-    /// [adopt](crate::Buffer::from_wgpu).
+    /// [adopt](crate::Buffer::from_wgpu). To destroy it is to lose this device.
     ///
     /// On a device that this library opened, its handlers of errors and of its loss are the library's: an error that no scope
     /// of the program's catches is a fault that poisons the device.
@@ -158,6 +162,8 @@ impl Machine {
         };
         let nothing = opened.create(Call::Open, |device| device.create_buffer(&nothing))?;
         Ok(Machine {
+            me: Weak::new(),
+            gone: AtomicBool::new(false),
             bytes: ByteKernels::load(&device, &codes)?,
             by_kernel: bytes::by_kernel(device.adapter_info().device_type),
             nothing: WgpuMemory::new(nothing),
@@ -192,10 +198,15 @@ impl Machine {
     pub(crate) fn poll(&self, how: wgpu::PollType) -> scope::Polled {
         // Callbacks of the program's that run in here must not wait for what this thread is in the middle of.
         let _on_device = OnDevice::enter();
+        if self.gone.load(Ordering::Relaxed) {
+            return scope::Polled::Unsubmitted;
+        }
         match scope::poll(&self.device, how) {
             Ok(polled) => polled,
             Err(fault) => {
                 self.lose(&fault);
+                // Relaxed: at worst one more poll.
+                self.gone.store(true, Ordering::Relaxed);
                 scope::Polled::Unsubmitted
             }
         }
@@ -251,7 +262,11 @@ impl Driver for Wgpu {
     type Exec = WgpuExec;
 
     fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
-        let machine = Arc::new(Machine::open(options, poison)?);
+        let mut machine = Machine::open(options, poison)?;
+        let machine = Arc::new_cyclic(|me| {
+            machine.me = me.clone();
+            machine
+        });
         let watched = machine.clone();
         let thread = std::thread::Builder::new().name("dacapo-wgpu-watch".to_owned());
         let started = thread.spawn(move || watch::run(watched));

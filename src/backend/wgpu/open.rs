@@ -145,10 +145,11 @@ impl Opened {
     /// On a lost device wgpu drops most calls without a word: what it makes is invalid, what is submitted never runs. So
     /// this is to be asked wherever silence must not pass for success: after making what is handed out
     /// ([`create`](Opened::create)), after each submit, whenever a wait finds that nothing moves, and when a mapping is
-    /// refused. For a device of the program's it costs some microseconds.
+    /// refused. It costs a microsecond or a few.
     pub(crate) fn is_lost(&self, call: Call) -> Option<Fault> {
         let is_lost = match self.whose {
-            Whose::Ours => self.poison.is_set(),
+            // We are told of it, but not at once: of a device that the program has destroyed, only by a later poll.
+            Whose::Ours => self.poison.is_set() || scope::is_lost(&self.device),
             Whose::Theirs => scope::is_lost(&self.device),
         };
         is_lost.then(|| scope::lost(call))
@@ -185,7 +186,9 @@ pub(crate) fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Opened
 pub(crate) fn limits(opened: &Opened) -> crate::backend::Limits {
     let limits = &opened.limits;
     // A multiple of what a binding starts and ends at; and what can be allocated can be bound.
-    let most = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size) & !255;
+    let most = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size);
+    // And a place in it fits the `u32` that shaders count in.
+    let most = most.min(u32::MAX.into()) & !255;
     crate::backend::Limits {
         max_buffer: usize::try_from(most).unwrap_or(usize::MAX),
         max_blocks: [most_blocks(limits).into(); 3],

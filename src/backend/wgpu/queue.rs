@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use static_assertions::assert_impl_all;
 
 use crate::backend::command::{Stamp, Work};
+use crate::backend::fault::Severity;
 use crate::backend::wgpu::bind::Groups;
 use crate::backend::wgpu::encoder::Encoder;
 use crate::backend::wgpu::graph::WgpuExec;
@@ -25,6 +27,7 @@ use crate::callback::OnDevice;
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::order::Mark;
+use crate::readback::Readback;
 
 /// A slot's queue. Dropping it waits for nothing: what it has in flight keeps what it needs.
 pub struct WgpuQueue {
@@ -42,6 +45,8 @@ pub(crate) struct Shared {
     completed: AtomicU64,
     /// Submissions that are not done, as far as wgpu has told.
     in_flight: AtomicU32,
+    /// Reads that were submitted, by their operation or a later one: on a lost device wgpu may never tell of them.
+    out: Mutex<VecDeque<(u64, Arc<Readback>)>>,
 }
 
 /// What the lock of a queue guards.
@@ -59,6 +64,8 @@ pub(crate) struct State {
     pub(crate) readings: Vec<Reading>,
     /// So many commands make the next submission, unless a replay knows better.
     pub(crate) enough: u32,
+    /// The last operation that was encoded, or joined the backlog.
+    accepted: u64,
     /// The last operation that was encoded.
     pub(crate) encoded: u64,
     /// The last one that was submitted.
@@ -119,6 +126,7 @@ impl WgpuQueue {
             stamps: Vec::new(),
             readings: Vec::new(),
             enough: FIRST,
+            accepted: 0,
             encoded: 0,
             flushed: 0,
             last: Weak::new(),
@@ -134,6 +142,7 @@ impl WgpuQueue {
             moved: Condvar::new(),
             completed: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            out: Mutex::default(),
         });
         machine.queues.lock().push(shared.clone());
         WgpuQueue { shared, spares, machine: machine.clone() }
@@ -143,8 +152,10 @@ impl WgpuQueue {
     pub(crate) fn submit(&self, seq: u64, by: &Submitter, command: &mut Command<Wgpu>) -> Result<(), Fault> {
         let mut state = self.shared.state.lock();
         if state.behind || matches!(command.job.0, Work::HostCall { .. }) {
+            self.start_worker(&mut state)?;
             let command = std::mem::replace(command, Command::taken());
-            return self.defer(&mut state, Task::Run { seq, by: by.clone(), command });
+            self.defer(&mut state, Task::Run { seq, by: by.clone(), command });
+            return Ok(());
         }
         state.run(&self.machine, command.view())?;
         self.shared.encoded(&self.machine, &mut state, seq);
@@ -154,10 +165,7 @@ impl WgpuQueue {
     pub(crate) fn submit_failure(&self, seq: u64, command: Command<Wgpu>, cause: Arc<Error>) {
         let mut state = self.shared.state.lock();
         if state.behind {
-            // The thread is there, since the queue is behind.
-            state.backlog.push_back(Task::Fail { seq, command, cause });
-            self.shared.moved.notify_all();
-            return;
+            return self.defer(&mut state, Task::Fail { seq, command, cause });
         }
         crate::backend::outcome::fail(command.view(), &cause);
         self.shared.encoded(&self.machine, &mut state, seq);
@@ -175,8 +183,10 @@ impl WgpuQueue {
         let mark = Mark { slot: self.shared.index, seq };
         let mut state = self.shared.state.lock();
         if state.behind || exec.calls_host() {
+            self.start_worker(&mut state)?;
             let (exec, reports) = (exec.clone(), reports.clone());
-            return self.defer(&mut state, Task::Replay { mark, by: by.clone(), exec, reports });
+            self.defer(&mut state, Task::Replay { mark, by: by.clone(), exec, reports });
+            return Ok(());
         }
         let enough = self.shared.enough(&mut state, exec.part());
         exec.replay(&self.machine, &self.shared, &mut state, mark, reports, enough)?;
@@ -187,9 +197,7 @@ impl WgpuQueue {
     pub(crate) fn replay_failure(&self, seq: u64, exec: &Arc<WgpuExec>, cause: Arc<Error>) {
         let mut state = self.shared.state.lock();
         if state.behind {
-            state.backlog.push_back(Task::FailReplay { seq, exec: exec.clone(), cause });
-            self.shared.moved.notify_all();
-            return;
+            return self.defer(&mut state, Task::FailReplay { seq, exec: exec.clone(), cause });
         }
         exec.fail(&cause);
         self.shared.encoded(&self.machine, &mut state, seq);
@@ -203,19 +211,28 @@ impl WgpuQueue {
             return Ok(());
         }
         drop(theirs);
-        self.defer(&mut self.shared.state.lock(), Task::Wait { on: on.clone(), seq })
+        let mut state = self.shared.state.lock();
+        self.start_worker(&mut state)?;
+        self.defer(&mut state, Task::Wait { on: on.clone(), seq });
+        Ok(())
     }
 
-    fn defer(&self, state: &mut State, task: Task) -> Result<(), Fault> {
+    /// Sees to it that the slot has its thread.
+    fn start_worker(&self, state: &mut State) -> Result<(), Fault> {
         if state.worker == Worker::None {
             worker::start(&self.machine, &self.shared)?;
             state.worker = Worker::Started;
         }
+        Ok(())
+    }
+
+    /// Leaves a task to the slot's thread, which is there.
+    fn defer(&self, state: &mut State, task: Task) {
+        state.accepted = task.seq().unwrap_or(state.accepted);
         state.behind = true;
         state.backlog.push_back(task);
         self.shared.moved.notify_all();
         self.machine.watch.notice();
-        Ok(())
     }
 
     /// Blocks while more is under way than may be.
@@ -227,14 +244,14 @@ impl WgpuQueue {
         }
         loop {
             let state = shared.state.lock();
-            let behind = state.encoded.saturating_sub(shared.completed()) + state.backlog.len() as u64;
+            let behind = state.accepted.saturating_sub(shared.completed());
             let submissions = shared.in_flight.load(Ordering::Relaxed);
             if behind < machine.in_flight && submissions < MOST_SUBMISSIONS {
                 return;
             }
             // Down to half, so that not each of the next operations waits for one.
             let oldest = state.submissions.get(state.submissions.len() / 2).map(|(seq, _)| *seq);
-            let half = (state.encoded + state.backlog.len() as u64).saturating_sub(machine.in_flight / 2);
+            let half = state.accepted.saturating_sub(machine.in_flight / 2);
             let until = if submissions >= MOST_SUBMISSIONS { oldest.unwrap_or(half) } else { half };
             drop(state);
             match shared.block(machine, until, None) {
@@ -266,8 +283,17 @@ impl Shared {
 
     /// Notes that operation `seq`, and all before it, is done and has landed.
     pub(crate) fn complete(&self, seq: u64) {
+        let mut out = self.out.lock();
+        while out.pop_front_if(|(upto, _)| *upto <= seq).is_some() {}
+        drop(out);
         self.completed.fetch_max(seq, Ordering::Release);
         self.moved.notify_all();
+    }
+
+    /// The device is lost: nothing comes of what was submitted.
+    pub(crate) fn give_up(&self, lost: &Error) {
+        let out = std::mem::take(&mut *self.out.lock());
+        out.into_iter().for_each(|(_, into)| into.fail(lost.clone()));
     }
 
     /// Notes that operation `seq` is encoded, and submits if it is time.
@@ -288,6 +314,7 @@ impl Shared {
         enough: u32,
     ) {
         state.encoded = seq;
+        state.accepted = state.accepted.max(seq);
         self.submit_in_time(machine, state, enough);
         machine.watch.notice();
     }
@@ -354,17 +381,25 @@ impl Shared {
 
     /// Hands the encoder to wgpu. What it refuses is ours: nobody knows any more what was written and what was not.
     fn send(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, notice: &Arc<Notice>) {
-        let State { encoder, flights, readings, .. } = state;
+        let State { encoder, flights, readings, encoded, .. } = state;
         // Callbacks of the program's that run in here must not wait for what this thread is in the middle of.
         let _on_device = OnDevice::enter();
-        let submitted = scoped(&machine.device, Call::Execute, || {
-            let index = machine.queue.submit(encoder.finish());
-            encoder.uploads.recall(machine);
-            flights.drain(..).for_each(|flight| flight.request(machine, notice.clone()));
-            readings.drain(..).for_each(|reading| reading.request(machine, notice.clone()));
-            index
+        let submit = || scoped(&machine.device, Call::Execute, || machine.queue.submit(encoder.finish()));
+        let submitted = match catch_unwind(AssertUnwindSafe(submit)) {
+            Ok(submitted) => submitted,
+            Err(_) => Err(Fault::new(Call::Execute, Severity::Sticky, "a callback panicked in a submission")),
+        };
+        let requested = submitted.and_then(|index| {
+            scoped(&machine.device, Call::Execute, || {
+                encoder.uploads.recall(machine);
+                let awaited = flights.iter().filter_map(Flight::into);
+                self.out.lock().extend(awaited.map(|into| (*encoded, into)));
+                flights.drain(..).for_each(|flight| flight.request(machine, notice.clone()));
+                readings.drain(..).for_each(|reading| reading.request(machine, notice.clone()));
+                index
+            })
         });
-        match submitted {
+        match requested {
             Ok(index) => {
                 let completed = self.completed();
                 while state.submissions.pop_front_if(|(seq, _)| *seq <= completed).is_some() {}
@@ -372,6 +407,9 @@ impl Shared {
                 machine.check(Call::Execute);
             }
             Err(fault) => machine.lose(&fault),
+        }
+        if let Some(lost) = machine.poison.error() {
+            state.flights.drain(..).for_each(|flight| flight.fail(&lost));
         }
     }
 
@@ -412,6 +450,11 @@ impl Shared {
             drop(state);
             if deadline.is_none() {
                 machine.poll(wait_for(submission_index));
+                machine.arrivals.land(machine);
+                if self.completed() < seq {
+                    // The news may hang on a later submission, of another slot or of the program.
+                    machine.poll(wait_for(None));
+                }
                 continue;
             }
             machine.poll(wgpu::PollType::Poll);
@@ -432,6 +475,10 @@ impl Shared {
         while self.in_flight.load(Ordering::Acquire) > 0 && !machine.poison.is_set() {
             let last = self.state.lock().submissions.back().map(|(_, index)| index.clone());
             machine.poll(wait_for(last));
+            if self.in_flight.load(Ordering::Acquire) > 0 {
+                // As in `block`.
+                machine.poll(wait_for(None));
+            }
         }
         machine.arrivals.land(machine);
     }
@@ -472,6 +519,11 @@ impl Drop for Notice {
         }
         // Release: who sees that nothing is in flight finds the news.
         self.shared.in_flight.fetch_sub(1, Ordering::Release);
+        // In a loop, since there may be more of them than a stack has room for.
+        let mut next = self.next.get_mut().take();
+        while let Some(mut notice) = next.and_then(Arc::into_inner) {
+            next = notice.next.get_mut().take();
+        }
     }
 }
 

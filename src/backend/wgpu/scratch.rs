@@ -58,7 +58,8 @@ impl Scratch {
             _ => {
                 let bytes = self.used.max(LEAST).checked_next_power_of_two().unwrap_or(self.used);
                 let bytes = bytes.min(machine.limits.max_buffer_size).max(self.used);
-                let memory = Arc::new(WgpuMemory::allocate(machine, bytes as usize)?);
+                // What it replaces may be bound in groups that are kept.
+                let memory = Arc::new(WgpuMemory::allocate(machine, bytes as usize)?.told(&machine.me));
                 self.memory = Some(memory.clone());
                 Ok(memory)
             }

@@ -145,7 +145,7 @@ impl Resolver<'_> {
             return self.rows(from, to, rows);
         }
         // wgpu refuses to copy within one buffer.
-        if from.memory.id != to.memory.id && to.len > self.machine.by_kernel {
+        if from.memory.buffer != to.memory.buffer && to.len > self.machine.by_kernel {
             self.push_copy(&from.memory.buffer, from.at, to);
             return Ok(());
         }

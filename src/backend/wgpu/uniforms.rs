@@ -24,6 +24,8 @@ pub(crate) struct Constants {
 #[derive(Default)]
 struct State {
     known: HashMap<Box<[u8]>, Constant>,
+    /// Bytes of all that is known.
+    bytes: usize,
     open: Option<Arc<WgpuMemory>>,
     used: u64,
 }
@@ -38,6 +40,8 @@ pub(crate) struct Constant {
 const PAGE: u64 = 64 << 10;
 /// So many different contents are remembered; then all are forgotten, since which ones come back cannot be told.
 const KNOWN: usize = 4096;
+/// The same for their bytes.
+const KNOWN_BYTES: usize = 4 << 20;
 
 impl Constants {
     pub(crate) fn new(usage: wgpu::BufferUsages) -> Self {
@@ -62,9 +66,11 @@ impl Constants {
         scoped(&machine.device, Call::Launch, || machine.queue.write_buffer(&page.buffer, at, bytes))?;
         state.used = (at + len).next_multiple_of(step);
         let constant = Constant { page, at: u32::try_from(at).unwrap_or(0) };
-        if state.known.len() >= KNOWN {
+        if state.known.len() >= KNOWN || state.bytes >= KNOWN_BYTES {
             state.known.clear();
+            state.bytes = 0;
         }
+        state.bytes += bytes.len();
         state.known.insert(bytes.into(), constant.clone());
         Ok(constant)
     }
@@ -77,6 +83,6 @@ impl Constants {
             mapped_at_creation: false,
         };
         let buffer = machine.create(Call::Launch, |device| device.create_buffer(&descriptor))?;
-        Ok(WgpuMemory::new(buffer))
+        Ok(WgpuMemory::known_to(&machine.me, buffer))
     }
 }

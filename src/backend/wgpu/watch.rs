@@ -102,15 +102,15 @@ fn look(machine: &Arc<Machine>) -> bool {
             Some(lost) => {
                 let (flights, tasks) = (take(&mut state.flights), take(&mut state.backlog));
                 drop(state);
+                queue.give_up(lost);
                 flights.into_iter().for_each(|flight| flight.fail(lost));
                 tasks.into_iter().for_each(|task| worker::give_up(task, lost));
             }
             None => queue.flush(machine, &mut state),
         }
     }
-    for memory in take(&mut *machine.departed.lock()) {
-        machine.forget(memory);
-    }
+    let departed = take(&mut *machine.departed.lock());
+    departed.into_iter().for_each(|memory| machine.forget(memory));
     machine.poll(wgpu::PollType::Poll);
     machine.arrivals.land(machine);
     let idle = queues.iter().all(|queue| queue.is_idle());

@@ -85,7 +85,7 @@ pub(crate) fn give_up(task: Task, lost: &Arc<Error>) {
 
 impl Task {
     /// Its number, if it is an operation of the queue.
-    fn seq(&self) -> Option<u64> {
+    pub(crate) fn seq(&self) -> Option<u64> {
         match self {
             Task::Run { seq, .. } | Task::Fail { seq, .. } | Task::FailReplay { seq, .. } => Some(*seq),
             Task::Replay { mark, .. } => Some(mark.seq),
@@ -105,8 +105,10 @@ fn await_encoded(machine: &Arc<Machine>, on: &Arc<Shared>, seq: u64) {
         }
         on.moved.wait_for(&mut theirs, TICK);
     }
+    drop(theirs);
+    // Never taken under a lock: at the end of the process it is not given any more.
     let _hold = exit::hold();
-    on.flush(machine, &mut theirs);
+    on.flush(machine, &mut on.state.lock());
 }
 
 fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, by: &Submitter, command: CommandRef<'_, Wgpu>) {
