@@ -4,16 +4,18 @@
 //! blocks of 256 threads, so that each dispatch waits for the one before it: their enqueueing, and the time until the
 //! end of the wait for them. By hand in the two ways that programs are written: (a) a bind group made for each dispatch, and
 //! (b) bind groups made once and encoded again; both submit as often as is best for (b) on this machine, which is looked for
-//! first. The **control** is a chain over so many floats that the memory is all that counts. Then what the library's design rests on: buffers or
-//! ranges of one page, immediates or uniforms, changes of state, and what leaves the pass. Results are counted after each
-//! turn. The device's own time is taken by timestamps around one submit of all, where it has them.
+//! first. Ours as launches, with kept bind groups and without, and as replays, which decide themselves when to submit. The
+//! **control** is a chain over so many floats that the memory is all that counts. Then chains that come in bursts, what recording
+//! costs, waits and reads; and what the library's design rests on: parts of a submit, buffers or ranges of one page, immediates
+//! or uniforms, changes of state, and what leaves the pass. Results are counted after each turn. The device's own time is
+//! taken by timestamps around one submit of all, where it has them.
 //!
 //! **How it can mislead.** A device that is a processor shares its cores with who encodes, so that overlapping the two gains
-//! nothing there, and a busy neighbour makes both slower. A graphics card raises its clocks with work. Waits may put the
-//! thread to sleep, and waking takes longer than a short chain. The first submit of a chain starts the device; where
-//! encoding is slower than the device, the device waits for each submit, and how the chain is cut is all that counts.
-//! Allocations are those of the enqueueing alone, and wgpu's are among them. Where there is no device, nothing is measured
-//! and that is printed.
+//! nothing there, and a busy neighbour makes both slower. A graphics card raises its clocks with work, and the host's
+//! processor may have two speeds, of which not every row need have met the better one: compare the medians too. Waits may put
+//! the thread to sleep, and waking takes longer than a short chain. What was encoded is enqueued in part only once the wait
+//! submits it, so that enqueueing alone says little. Allocations are those of the enqueueing alone, and wgpu's are among them.
+//! Where there is no device, nothing is measured and that is printed.
 //!
 //! Names of parts as arguments run those alone: `cargo bench --features wgpu --bench wgpu -- chains`.
 

@@ -72,6 +72,8 @@ pub(crate) struct State {
     flushed: u64,
     /// The notice of the last submission.
     last: Weak<Notice>,
+    /// The last one that was encoded when the watch thread looked.
+    seen: u64,
     /// What was submitted last by each submission that may not be done.
     submissions: VecDeque<(u64, wgpu::SubmissionIndex)>,
     /// What waits for the host.
@@ -130,6 +132,7 @@ impl WgpuQueue {
             encoded: 0,
             flushed: 0,
             last: Weak::new(),
+            seen: 0,
             submissions: VecDeque::new(),
             backlog: VecDeque::new(),
             behind: false,
@@ -339,6 +342,15 @@ impl Shared {
             state.enough = (state.enough + MORE).min(MOST);
             self.flush(machine, state);
         }
+    }
+
+    /// Submits what was encoded, for the watch thread, if some of it was there when that looked last or nothing came since: else
+    /// somebody is encoding, submits by himself when it is enough, and must not be made to wait.
+    pub(crate) fn flush_old(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
+        if state.flushed < state.seen || state.encoded == state.seen {
+            self.flush(machine, state);
+        }
+        state.seen = state.encoded;
     }
 
     /// Submits all that was encoded.

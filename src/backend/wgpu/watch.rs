@@ -106,7 +106,7 @@ fn look(machine: &Arc<Machine>) -> bool {
                 flights.into_iter().for_each(|flight| flight.fail(lost));
                 tasks.into_iter().for_each(|task| worker::give_up(task, lost));
             }
-            None => queue.flush(machine, &mut state),
+            None => queue.flush_old(machine, &mut state),
         }
     }
     let departed = take(&mut *machine.departed.lock());
