@@ -24,3 +24,5 @@ mod scopes;
 mod support;
 #[path = "wgpu/texture.rs"]
 mod texture;
+#[path = "wgpu/waits.rs"]
+mod waits;

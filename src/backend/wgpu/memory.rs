@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use static_assertions::assert_impl_all;
 
