@@ -115,16 +115,16 @@ fn private_memory_beyond_any_device_is_refused() {
 fn private_memory_is_that_of_the_functions_that_are_active_at_once() {
     let text = |entry: &str| {
         format!(
-            "fn a() {{ var x: array<u32, 10000>; x[0] = 1u; }}
-             fn b() {{ var x: array<u32, 10000>; x[0] = 1u; }}
-             fn c() {{ var x: array<u32, 10000>; x[0] = 1u; a(); }}
+            "fn a() {{ var x: array<u32, 1500>; x[0] = 1u; }}
+             fn b() {{ var x: array<u32, 1500>; x[0] = 1u; }}
+             fn c() {{ var x: array<u32, 1500>; x[0] = 1u; a(); }}
              fn unused() {{ var x: array<u32, 100000>; x[0] = 1u; }}
              @compute @workgroup_size(64) fn main() {{ {entry} }}"
         )
     };
     reflect(&program::<()>(&text("a(); if true { b(); } else { a(); }")), &MUCH).unwrap();
     let message = reflect(&program::<()>(&text("loop { switch 1 { default { c(); } } break; }")), &MUCH);
-    assert!(message.unwrap_err().contains("has 80000 bytes"));
+    assert!(message.unwrap_err().contains("has 12000 bytes"));
 }
 
 /// wgpu hands what no block can have to the driver, one of which takes all memory of the machine to compile it.
