@@ -231,11 +231,7 @@ fn request(adapter: &wgpu::Adapter, poison: &Arc<Poison>) -> Result<Opened, wgpu
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };
-    let opened = {
-        let _alone = alone();
-        pollster::block_on(adapter.request_device(&descriptor))
-    };
-    let (device, queue) = opened?;
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
     // Before any other call, so that nothing can go wrong unheard.
     let (loss, stray) = (poison.clone(), poison.clone());
     device.set_device_lost_callback(move |reason, message| {
@@ -246,12 +242,6 @@ fn request(adapter: &wgpu::Adapter, poison: &Arc<Poison>) -> Result<Opened, wgpu
         stray.set(Fault::new(Call::Execute, Severity::Sticky, message));
     }));
     Ok(describe(device, queue, Whose::Ours, poison))
-}
-
-/// Held while a device of wgpu's is made or let go of: a driver was seen to hang where one thread did this and another that.
-pub(super) fn alone() -> parking_lot::MutexGuard<'static, ()> {
-    static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
-    ALONE.lock()
 }
 
 fn describe(device: wgpu::Device, queue: wgpu::Queue, whose: Whose, poison: &Arc<Poison>) -> Opened {
