@@ -16,6 +16,7 @@ pub(crate) mod footprint;
 pub(crate) mod graph;
 pub(crate) mod landing;
 pub(crate) mod memory;
+pub(crate) mod notice;
 pub(crate) mod open;
 pub(crate) mod params;
 pub(crate) mod pinned;

@@ -17,6 +17,7 @@ use crate::backend::wgpu::bind::Groups;
 use crate::backend::wgpu::encoder::Encoder;
 use crate::backend::wgpu::graph::WgpuExec;
 use crate::backend::wgpu::landing::{Arrival, Flight};
+use crate::backend::wgpu::notice::Notice;
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::stamp::Reading;
@@ -44,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) moved: Condvar,
     completed: AtomicU64,
     /// Submissions that are not done, as far as wgpu has told.
-    in_flight: AtomicU32,
+    pub(crate) in_flight: AtomicU32,
     /// Reads that were submitted, by their operation or a later one: on a lost device wgpu may never tell of them.
     out: Mutex<VecDeque<(u64, Arc<Readback>)>>,
 }
@@ -508,35 +509,6 @@ impl Shared {
 /// submission has found the rest done as well, it panics, and the callbacks that it was to call are lost.
 fn wait_for(submission_index: Option<wgpu::SubmissionIndex>) -> wgpu::PollType {
     wgpu::PollType::Wait { submission_index, timeout: None }
-}
-
-/// Tells that all up to an operation is done; by its drop, since wgpu may drop a callback that it never calls.
-///
-/// wgpu calls back on whichever thread polls, and two threads may poll at once, so that the news of one submission come in any
-/// order. Each of them holds the notice, which so comes last; and it holds the notice of the next submission.
-pub(crate) struct Notice {
-    shared: Arc<Shared>,
-    machine: Weak<Machine>,
-    stamps: Vec<Arc<Stamp>>,
-    upto: u64,
-    next: Mutex<Option<Arc<Notice>>>,
-}
-
-impl Drop for Notice {
-    fn drop(&mut self) {
-        if let Some(machine) = self.machine.upgrade() {
-            let now = Instant::now();
-            self.stamps.drain(..).for_each(|at| machine.arrivals.push(Arrival::Time(at, now)));
-            machine.arrivals.push(Arrival::Done(self.shared.clone(), self.upto));
-        }
-        // Release: who sees that nothing is in flight finds the news.
-        self.shared.in_flight.fetch_sub(1, Ordering::Release);
-        // In a loop, since there may be more of them than a stack has room for.
-        let mut next = self.next.get_mut().take();
-        while let Some(mut notice) = next.and_then(Arc::into_inner) {
-            next = notice.next.get_mut().take();
-        }
-    }
 }
 
 assert_impl_all!(WgpuQueue: Send, Sync);

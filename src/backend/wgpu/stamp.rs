@@ -11,7 +11,7 @@ use crate::backend::command::Stamp;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::landing::Arrival;
-use crate::backend::wgpu::queue::Notice;
+use crate::backend::wgpu::notice::Notice;
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::{Call, Fault};
 use crate::error::Error;
