@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use crate::backend::command::Work;
 use crate::backend::{Backend, CommandRef, Region};
 use crate::error::Error;
 use crate::layout::Pitch;
@@ -188,6 +190,17 @@ pub(crate) fn settle<B: Backend>(command: CommandRef<'_, B>) {
         if let Some(contents) = &region.contents {
             contents.taint.clear(Bytes::new(region.range(), pitch));
         }
+    }
+}
+
+/// [`settle`], for a command that may be a move, whose bytes keep what is known of them.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) fn settle_moved<B: Backend>(command: CommandRef<'_, B>) {
+    match (&command.job.0, command.args.regions) {
+        (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
+            to.taint.adopt(&from.taint);
+        }
+        _ => settle(command),
     }
 }
 

@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 
 use crate::access::Access;
 use crate::backend::Call;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use crate::backend::fault::{Fault, Severity};
 use crate::backend::sealed::Driver;
 use crate::error::Result;
 use crate::kernel::Loaded;
@@ -261,6 +263,26 @@ impl<B: Driver> Command<B> {
     pub(crate) fn taken() -> Self {
         Command { job: Job(Work::Copy), args: ArgBlock::default() }
     }
+}
+
+/// Whether `bytes` bytes of the host are those of a range of `len`, or of its rows.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) fn fits(
+    call: Call,
+    pitch: Option<Pitch>,
+    len: usize,
+    bytes: usize,
+) -> std::result::Result<(), Fault> {
+    let fits = match pitch {
+        None => len == bytes,
+        Some(pitch) => {
+            let last = pitch.rows.checked_sub(1).and_then(|rows| rows.checked_mul(pitch.step));
+            let span = last.and_then(|last| last.checked_add(pitch.row));
+            span == Some(len) && pitch.rows.checked_mul(pitch.row) == Some(bytes) && pitch.row <= pitch.step
+        }
+    };
+    let misfit = || Fault::new(call, Severity::Call, "a transfer between ranges of two lengths");
+    if fits { Ok(()) } else { Err(misfit()) }
 }
 
 /// Argument blocks that are free to be used again.

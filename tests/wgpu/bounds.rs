@@ -4,30 +4,7 @@ use dacapo::prelude::*;
 use dacapo::wgpu::Wgpu;
 use dacapo::{DeviceOptions, Len};
 
-use crate::support::{device_with, written};
-
-type Add = (InOut<u32>, u32, Len<0>);
-
-const ADD: &str = "
-struct Scalars { by: u32, n: u32 }
-@group(0) @binding(0) var<storage, read_write> x: array<u32>;
-@group(0) @binding(1) var<uniform> scalars: Scalars;
-@compute @workgroup_size(256)
-fn add(@builtin(global_invocation_id) id: vec3<u32>) {
-    if id.x < scalars.n { x[id.x] += scalars.by; }
-}
-";
-
-fn add(device: &Device<Wgpu>) -> Kernel<Add, Wgpu> {
-    Program::<Add>::new("add").wgsl(ADD, "add").load(device).unwrap()
-}
-
-/// The resident memory of this process, in bytes, where the system tells it.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    pages.unwrap_or(0) * 4096
-}
+use crate::support::{add, device_with, resident, written};
 
 /// How much more than at a time before the process may have grown: room for other tests, and far less than what would grow
 /// if nothing bounded it.

@@ -7,19 +7,7 @@ use dacapo::prelude::*;
 use dacapo::wgpu::Wgpu;
 use dacapo::{Error, ErrorKind, Len, Result};
 
-use crate::support::{Buf, eventually};
-
-type Add = (InOut<u32>, u32, Len<0>);
-
-const ADD: &str = "
-struct Scalars { by: u32, n: u32 }
-@group(0) @binding(0) var<storage, read_write> x: array<u32>;
-@group(0) @binding(1) var<uniform> scalars: Scalars;
-@compute @workgroup_size(256)
-fn add(@builtin(global_invocation_id) id: vec3<u32>) {
-    if id.x < scalars.n { x[id.x] += scalars.by; }
-}
-";
+use crate::support::{Add, Buf, add, eventually, resident};
 
 const LEN: usize = 3000;
 
@@ -64,18 +52,12 @@ fn round(device: &Device<Wgpu>, add: &Kernel<Add, Wgpu>, n: u32) -> Result<()> {
     Ok(())
 }
 
-/// The resident memory of this process, in bytes, where the system tells it.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
-}
-
 /// Whatever is in flight when a device goes: everybody is told, nobody waits for ever, and until then nothing grows.
 #[test]
 fn a_busy_device_that_is_destroyed_tells_everybody_and_has_not_grown() {
     let theirs = crate::program!();
     let device = theirs.open();
-    let add = Program::<Add>::new("add").wgsl(ADD, "add").load(&device).unwrap();
+    let add = add(&device);
     let (destroyed, lost, rounds) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let live = || {
         for n in 0.. {

@@ -4,11 +4,10 @@ use dacapo::prelude::*;
 use dacapo::wgpu::{Wgpu, wgpu};
 use dacapo::{CaptureOptions, Len};
 
-use crate::support::written;
+use crate::support::{add, written};
 
 type Unary = (In<u32>, Out<u32>, Len<0>);
 type Append = (In<u32>, InOut<u32>, InOut<u32>, Len<1>);
-type Add = (InOut<u32>, u32, Len<0>);
 
 const COPY: &str = "
 struct Lengths { n: u32 }
@@ -38,26 +37,12 @@ fn append() {
 }
 ";
 
-const ADD: &str = "
-struct Scalars { by: u32, n: u32 }
-@group(0) @binding(0) var<storage, read_write> x: array<u32>;
-@group(0) @binding(1) var<uniform> scalars: Scalars;
-@compute @workgroup_size(256)
-fn add(@builtin(global_invocation_id) id: vec3<u32>) {
-    if id.x < scalars.n { x[id.x] += scalars.by; }
-}
-";
-
 fn unary(device: &Device<Wgpu>, entry: &str) -> Kernel<Unary, Wgpu> {
     Program::<Unary>::new(entry).wgsl(COPY, entry).load(device).unwrap()
 }
 
 fn append(device: &Device<Wgpu>) -> Kernel<Append, Wgpu> {
     Program::<Append>::new("append").block(1, 1, 1).wgsl(APPEND, "append").load(device).unwrap()
-}
-
-fn add(device: &Device<Wgpu>) -> Kernel<Add, Wgpu> {
-    Program::<Add>::new("add").wgsl(ADD, "add").load(device).unwrap()
 }
 
 /// The device as it is, and one whose scalars go by uniforms: `body` is run on both.

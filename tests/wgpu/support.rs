@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use dacapo::prelude::*;
 use dacapo::wgpu::{Wgpu, wgpu};
-use dacapo::{DeviceOptions, Error, Result};
+use dacapo::{DeviceOptions, Error, Len, Result};
 
 pub type Buf<T> = Buffer<T, Wgpu>;
 
@@ -174,6 +174,30 @@ macro_rules! program {
             None => return,
         }
     };
+}
+
+/// `x += by`, and its length.
+pub type Add = (InOut<u32>, u32, Len<0>);
+
+const ADD: &str = "
+struct Scalars { by: u32, n: u32 }
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@group(0) @binding(1) var<uniform> scalars: Scalars;
+@compute @workgroup_size(256)
+fn add(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < scalars.n { x[id.x] += scalars.by; }
+}
+";
+
+pub fn add(device: &Device<Wgpu>) -> Kernel<Add, Wgpu> {
+    dacapo::Program::<Add>::new("add").wgsl(ADD, "add").load(device).unwrap()
+}
+
+/// The resident memory of this process, in bytes, where the system tells it.
+pub fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4096
 }
 
 /// Different values, of which none is what fresh memory holds.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::hint::cold_path;
 use std::sync::Arc;
 
-use crate::backend::command::Work;
+use crate::backend::command::{Work, fits};
 use crate::backend::cuda::code::{Function, Params};
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::fill::{Step, THREADS};
@@ -78,12 +78,7 @@ fn settle(command: CommandRef<'_, Cuda>) {
         return;
     }
     cold_path();
-    match (&command.job.0, command.args.regions) {
-        (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
-            to.taint.adopt(&from.taint);
-        }
-        _ => taint::settle(command),
-    }
+    taint::settle_moved(command);
 }
 
 /// Remembers that a command failed, in the place of the `seq`-th operation.
@@ -333,20 +328,6 @@ pub(crate) unsafe fn download(
     };
     // SAFETY: the caller's word.
     check(call, unsafe { sys::cuMemcpy2DAsync_v2(&rows, stream) })
-}
-
-/// Whether `bytes` bytes of the host are those of a range of `len`, or of its rows.
-pub(crate) fn fits(call: Call, pitch: Option<Pitch>, len: usize, bytes: usize) -> Result<(), Fault> {
-    let fits = match pitch {
-        None => len == bytes,
-        Some(pitch) => {
-            let last = pitch.rows.checked_sub(1).and_then(|rows| rows.checked_mul(pitch.step));
-            let span = last.and_then(|last| last.checked_add(pitch.row));
-            span == Some(len) && pitch.rows.checked_mul(pitch.row) == Some(bytes) && pitch.row <= pitch.step
-        }
-    };
-    let misfit = || Fault::new(call, Severity::Call, "a transfer between ranges of two lengths");
-    if fits { Ok(()) } else { Err(misfit()) }
 }
 
 fn no_rows() -> sys::CUDA_MEMCPY2D {

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::{SmallVec, smallvec};
 use static_assertions::assert_impl_all;
 
-use crate::backend::command::Work;
+use crate::backend::command::{Work, fits};
 use crate::backend::cuda::callback::{Node, Replay, Replays};
 use crate::backend::cuda::code::{Function, Params};
 use crate::backend::cuda::context::check;
-use crate::backend::cuda::execute::{extra, fits, shape};
+use crate::backend::cuda::execute::{extra, shape};
 use crate::backend::cuda::fill::{Step, THREADS};
 use crate::backend::cuda::late::may_fail;
 use crate::backend::cuda::memory::address;

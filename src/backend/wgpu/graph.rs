@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use static_assertions::assert_impl_all;
 
-use crate::backend::command::Work;
+use crate::backend::command::{Work, fits};
+use crate::backend::fault::Severity;
 use crate::backend::wgpu::bind::Groups;
 use crate::backend::wgpu::memory::{Place, WORD, WgpuMemory};
 use crate::backend::wgpu::queue::{Shared, State};
-use crate::backend::wgpu::run::fits;
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::steps::{Resolver, Step, Steps};
@@ -78,12 +78,11 @@ impl WgpuExec {
         mark: Mark,
         reports: &Reports,
         enough: u32,
-    ) -> Result<(), Fault> {
+    ) {
         let changes = taint::changes();
         // Relaxed: replays are ordered by the lock of the graph's slot.
         if self.clean_at.load(Ordering::Relaxed) == changes {
-            self.walk(machine, shared, state, &self.steps, enough);
-            return Ok(());
+            return self.walk(machine, shared, state, &self.steps, enough);
         }
         self.restart();
         let (mut start, mut skipped) = (0, false);
@@ -103,7 +102,6 @@ impl WgpuExec {
             start = *end;
         }
         self.clean_at.store(if skipped { u64::MAX } else { changes }, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Encodes steps, submitting what is there before one whenever it is enough.
@@ -144,12 +142,7 @@ impl WgpuExec {
         if !self.calls_host {
             let mut state = shared.state.lock();
             let enough = shared.enough(&mut state, self.part());
-            let replayed = self.replay(machine, shared, &mut state, mark, reports, enough);
-            drop(state);
-            if let Err(fault) = replayed {
-                self.refuse(machine.poison.absorb(fault), mark, by, reports);
-            }
-            return;
+            return self.replay(machine, shared, &mut state, mark, reports, enough);
         }
         self.restart();
         let mut start = 0;
@@ -177,13 +170,6 @@ impl WgpuExec {
     /// Remembers, in the place of a replay, that nothing was written.
     pub(crate) fn fail(&self, cause: &Arc<Error>) {
         self.commands.iter().for_each(|command| outcome::fail(command, cause));
-    }
-
-    fn refuse(&self, error: Error, mark: Mark, by: &Submitter, reports: &Reports) {
-        let error = Arc::new(error);
-        self.fail(&error);
-        by.failures.park(&error);
-        reports.note(mark, &error);
     }
 
     /// What nobody else sees starts every replay as if it were new.
@@ -214,9 +200,7 @@ impl Written {
         };
         let buffer = machine.create(Call::Seal, |device| device.create_buffer(&descriptor))?;
         let view = buffer.get_mapped_range_mut(..);
-        let refused = |error: wgpu::MapRangeError| {
-            Fault::new(Call::Seal, crate::backend::fault::Severity::Call, error.to_string())
-        };
+        let refused = |error: wgpu::MapRangeError| Fault::new(Call::Seal, Severity::Call, error.to_string());
         let mut view = view.map_err(refused)?;
         let mut at = 0;
         for bytes in commands.jobs().filter_map(bytes) {
@@ -245,7 +229,7 @@ impl Written {
         let from = Place { memory, at: *taken, len };
         *taken += len.next_multiple_of(WORD);
         let Some(to) = Place::of(Call::Write, to)? else { return Ok(()) };
-        fits(*pitch, &to, bytes.bytes().len())?;
+        fits(Call::Write, *pitch, to.len as usize, bytes.bytes().len())?;
         resolver.scatter(&from, &to, *pitch)
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::command::{ArgsRef, Stamp, Work};
+use crate::backend::command::{ArgsRef, Stamp, Work, fits};
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::landing::Flight;
 use crate::backend::wgpu::memory::{Place, WORD};
@@ -35,7 +35,7 @@ impl State {
         }
         self.encode(machine, command)?;
         if !clean {
-            settle(command);
+            taint::settle_moved(command);
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ impl State {
     ) -> Result<(), Fault> {
         let Some(to) = Place::of(Call::Write, to)? else { return Ok(()) };
         let source = bytes.bytes();
-        fits(pitch, &to, source.len())?;
+        fits(Call::Write, pitch, to.len as usize, source.len())?;
         let (buffer, at) = self.encoder.uploads.put(machine, source)?;
         let mut resolver = self.resolver(machine);
         if pitch.is_none() && to.is_whole_words() {
@@ -137,31 +137,5 @@ impl Resolver<'_> {
             (Work::Raw { section }, [to]) => section.resolve(self, to),
             _ => Err(Fault::new(call, Severity::Call, "an operation without its memory")),
         }
-    }
-}
-
-/// Whether `bytes` bytes of the host are those of a range, or of its rows.
-pub(crate) fn fits(pitch: Option<Pitch>, to: &Place<'_>, bytes: usize) -> Result<(), Fault> {
-    let fits = match pitch {
-        None => to.len == bytes as u64,
-        Some(pitch) => {
-            let last = pitch.rows.checked_sub(1).and_then(|rows| rows.checked_mul(pitch.step));
-            let span = last.and_then(|last| last.checked_add(pitch.row));
-            span.is_some_and(|span| span as u64 == to.len)
-                && pitch.rows.checked_mul(pitch.row) == Some(bytes)
-                && pitch.row <= pitch.step
-        }
-    };
-    let misfit = || Fault::new(Call::Write, Severity::Call, "a transfer between ranges of two lengths");
-    if fits { Ok(()) } else { Err(misfit()) }
-}
-
-/// What the command wrote is what it wrote.
-pub(crate) fn settle(command: CommandRef<'_, Wgpu>) {
-    match (&command.job.0, command.args.regions) {
-        (Work::Move, [Region { contents: Some(from), .. }, Region { contents: Some(to), .. }]) => {
-            to.taint.adopt(&from.taint);
-        }
-        _ => taint::settle(command),
     }
 }

@@ -10,7 +10,6 @@ use crate::backend::command::{Callback, Work};
 use crate::backend::exit;
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::queue::{Shared, Task};
-use crate::backend::wgpu::run::settle;
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, CommandRef, Fault, Submitter, outcome};
 use crate::callback::{OnDevice, panic_message, shielded};
@@ -147,6 +146,6 @@ pub(crate) fn make_call(
     machine.poison.check()?;
     let run = AssertUnwindSafe(|| call.lock()());
     catch_unwind(run).map_err(|panic| Error::CallbackPanicked { message: panic_message(panic) })?;
-    settle(command);
+    taint::settle_moved(command);
     Ok(())
 }
