@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::memory::{WORD, WgpuMemory};
+use crate::backend::wgpu::queue::When;
 use crate::backend::wgpu::scope::{self, scoped};
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, Fault};
@@ -153,12 +154,13 @@ fn hand_over(device: &Arc<DeviceCore<Wgpu>>, memory: &WgpuMemory, history: &Mark
         let shared = &device.slot(slot).queue.shared;
         let mut state = shared.state.lock();
         if state.encoded >= seq {
-            shared.flush(machine, &mut state);
+            shared.flush(machine, &mut state, When::Now);
             continue;
         }
         drop(state);
         shared.block(machine, seq, None).map_err(|fault| machine.poison.absorb(fault))?;
     }
+    machine.outbox.settle();
     machine.poison.check()?;
     Ok(memory.buffer.clone())
 }

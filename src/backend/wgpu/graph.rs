@@ -35,6 +35,8 @@ pub struct WgpuExec {
     calls_host: bool,
     /// Nothing that the graph uses was tainted when so many changes of taint had been made; the largest number at first.
     clean_at: AtomicU64,
+    /// How many steps each submission of a replay has.
+    part: u32,
 }
 
 impl WgpuExec {
@@ -60,13 +62,19 @@ impl WgpuExec {
             ends.push(steps.len());
         }
         let calls_host = commands.jobs().any(|job| matches!(job.0, Work::HostCall { .. }));
-        let commands = commands.clone();
-        Ok(WgpuExec { commands, steps, ends, fleeting, calls_host, clean_at: AtomicU64::new(u64::MAX) })
+        let (commands, part) = (commands.clone(), machine.pace.part(steps.len()));
+        let clean_at = AtomicU64::new(u64::MAX);
+        Ok(WgpuExec { commands, steps, ends, fleeting, calls_host, clean_at, part })
     }
 
     /// Whether a replay has to wait for the host.
     pub(crate) fn calls_host(&self) -> bool {
         self.calls_host
+    }
+
+    /// How many steps each submission of a replay to an idle device has.
+    pub(crate) fn part(&self) -> u32 {
+        self.part
     }
 
     /// Encodes a replay.
@@ -119,17 +127,6 @@ impl WgpuExec {
         }
     }
 
-    /// How many steps each submission of a replay has: equal parts, and few more of them where there are many more steps.
-    ///
-    /// What costs are the submissions, and the device's work on the last one, which nothing overlaps: the sum is least for the
-    /// root of the steps times what a submission costs in steps, which is about sixteen.
-    pub(crate) fn part(&self) -> u32 {
-        let steps = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
-        let best = steps.saturating_mul(16).isqrt().clamp(32, 512);
-        let parts = steps.saturating_add(best / 2) / best;
-        steps.div_ceil(parts.max(1)).max(32)
-    }
-
     /// Replays a graph that calls the host, on the thread of its slot.
     pub(crate) fn replay_in_parts(
         &self,
@@ -141,7 +138,7 @@ impl WgpuExec {
     ) {
         if !self.calls_host {
             let mut state = shared.state.lock();
-            let enough = shared.enough(&mut state, self.part());
+            let enough = shared.enough(machine, &mut state, self.part);
             return self.replay(machine, shared, &mut state, mark, reports, enough);
         }
         self.restart();
@@ -161,7 +158,7 @@ impl WgpuExec {
             } else {
                 taint::settle(command);
                 let steps = self.steps.get(start..*end).unwrap_or_default();
-                self.walk(machine, shared, &mut shared.state.lock(), steps, self.part());
+                self.walk(machine, shared, &mut shared.state.lock(), steps, self.part);
             }
             start = *end;
         }

@@ -18,6 +18,8 @@ pub(crate) mod landing;
 pub(crate) mod memory;
 pub(crate) mod notice;
 pub(crate) mod open;
+pub(crate) mod outbox;
+pub(crate) mod pace;
 pub(crate) mod params;
 pub(crate) mod pinned;
 pub(crate) mod queue;
@@ -69,6 +71,8 @@ use graph::WgpuExec;
 use landing::{Arrivals, Pads};
 use memory::WgpuMemory;
 use open::Opened;
+use outbox::Outbox;
+use pace::Pace;
 use pinned::HeapBytes;
 use queue::{Shared, WgpuQueue};
 use stamp::Clockwork;
@@ -93,6 +97,8 @@ pub(crate) struct Machine {
     opened: Opened,
     pub(crate) poison: Arc<Poison>,
     pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
+    pub(crate) pace: Pace,
+    pub(crate) outbox: Arc<Outbox>,
     pub(crate) watch: Watch,
     pub(crate) arrivals: Arrivals,
     pub(crate) chunks: Chunks,
@@ -153,6 +159,7 @@ impl Machine {
         let opened = open::open(options, poison)?;
         exit::prepare();
         let (device, queue, limits) = (opened.device.clone(), opened.queue.clone(), opened.limits.clone());
+        let kind = device.adapter_info().device_type;
         let clock = if opened.features.contains(stamp::FEATURES) { Clock::Device } else { Clock::Host };
         let codes = Codes::default();
         let nothing = wgpu::BufferDescriptor {
@@ -166,7 +173,7 @@ impl Machine {
             me: Weak::new(),
             gone: AtomicBool::new(false),
             bytes: ByteKernels::load(&device, &codes)?,
-            by_kernel: bytes::by_kernel(device.adapter_info().device_type),
+            by_kernel: bytes::by_kernel(kind),
             nothing: WgpuMemory::new(nothing),
             device,
             queue,
@@ -174,6 +181,8 @@ impl Machine {
             opened,
             poison: poison.clone(),
             queues: Mutex::default(),
+            pace: Pace::of(kind),
+            outbox: Arc::default(),
             watch: Watch::default(),
             arrivals: Arrivals::default(),
             chunks: Chunks::default(),
@@ -245,6 +254,7 @@ impl Machine {
 
 impl Drop for Wgpu {
     fn drop(&mut self) {
+        self.machine.outbox.end();
         self.machine.watch.end();
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::mem::take;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -12,19 +12,18 @@ use parking_lot::{Condvar, Mutex};
 use static_assertions::assert_impl_all;
 
 use crate::backend::command::{Stamp, Work};
-use crate::backend::fault::Severity;
 use crate::backend::wgpu::bind::Groups;
 use crate::backend::wgpu::encoder::Encoder;
 use crate::backend::wgpu::graph::WgpuExec;
 use crate::backend::wgpu::landing::{Arrival, Flight};
 use crate::backend::wgpu::notice::Notice;
-use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::outbox::Parcel;
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::stamp::Reading;
 use crate::backend::wgpu::steps::Steps;
 use crate::backend::wgpu::{Machine, Wgpu, worker};
-use crate::backend::{Call, Command, Fault, Spares, Submitter};
-use crate::callback::OnDevice;
+use crate::backend::{Command, Fault, Spares, Submitter};
+use crate::callback;
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::order::Mark;
@@ -46,8 +45,10 @@ pub(crate) struct Shared {
     completed: AtomicU64,
     /// Submissions that are not done, as far as wgpu has told.
     pub(crate) in_flight: AtomicU32,
+    /// What was submitted last by each submission that may not be done.
+    pub(crate) submissions: Mutex<VecDeque<(u64, wgpu::SubmissionIndex)>>,
     /// Reads that were submitted, by their operation or a later one: on a lost device wgpu may never tell of them.
-    out: Mutex<VecDeque<(u64, Arc<Readback>)>>,
+    pub(crate) out: Mutex<VecDeque<(u64, Arc<Readback>)>>,
 }
 
 /// What the lock of a queue guards.
@@ -69,14 +70,12 @@ pub(crate) struct State {
     accepted: u64,
     /// The last operation that was encoded.
     pub(crate) encoded: u64,
-    /// The last one that was submitted.
+    /// The last one that was submitted, or left to be.
     flushed: u64,
     /// The notice of the last submission.
     last: Weak<Notice>,
     /// The last one that was encoded when the watch thread looked.
     seen: u64,
-    /// What was submitted last by each submission that may not be done.
-    submissions: VecDeque<(u64, wgpu::SubmissionIndex)>,
     /// What waits for the host.
     pub(crate) backlog: VecDeque<Task>,
     /// Whether the slot's thread has work: until it is done with all, everything that comes joins the backlog.
@@ -101,13 +100,14 @@ pub(crate) enum Task {
     Wait { on: Arc<Shared>, seq: u64 },
 }
 
-/// So many commands of wgpu's make the first submission to an idle device, and each next one has so many more, up to the most.
-///
-/// A submission costs as much as encoding a dozen or two, and nothing is left to overlap with the device's work on the last one. So
-/// the sum is least where submissions grow with the root of what came before them; these grow so.
-const FIRST: u32 = 32;
-const MORE: u32 = 16;
-const MOST: u32 = 512;
+/// When what was encoded is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before the call returns.
+    Now,
+    /// After what was given up before it; by the device's thread, if that is worth waking it up.
+    InTurn,
+}
 
 /// Submissions of one queue that may be in flight before the next operation waits.
 const MOST_SUBMISSIONS: u32 = 64;
@@ -128,13 +128,12 @@ impl WgpuQueue {
             flights: Vec::new(),
             stamps: Vec::new(),
             readings: Vec::new(),
-            enough: FIRST,
+            enough: machine.pace.first,
             accepted: 0,
             encoded: 0,
             flushed: 0,
             last: Weak::new(),
             seen: 0,
-            submissions: VecDeque::new(),
             backlog: VecDeque::new(),
             behind: false,
             worker: Worker::None,
@@ -146,6 +145,7 @@ impl WgpuQueue {
             moved: Condvar::new(),
             completed: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            submissions: Mutex::default(),
             out: Mutex::default(),
         });
         machine.queues.lock().push(shared.clone());
@@ -192,7 +192,7 @@ impl WgpuQueue {
             self.defer(&mut state, Task::Replay { mark, by: by.clone(), exec, reports });
             return Ok(());
         }
-        let enough = self.shared.enough(&mut state, exec.part());
+        let enough = self.shared.enough(&self.machine, &mut state, exec.part());
         exec.replay(&self.machine, &self.shared, &mut state, mark, reports, enough);
         self.shared.encoded_in_parts(&self.machine, &mut state, seq, enough);
         Ok(())
@@ -211,7 +211,7 @@ impl WgpuQueue {
     pub(crate) fn wait_for(&self, on: &Arc<Shared>, seq: u64) -> Result<(), Fault> {
         let mut theirs = on.state.lock();
         if theirs.encoded >= seq {
-            on.flush(&self.machine, &mut theirs);
+            on.flush(&self.machine, &mut theirs, When::InTurn);
             return Ok(());
         }
         drop(theirs);
@@ -254,7 +254,9 @@ impl WgpuQueue {
                 return;
             }
             // Down to half, so that not each of the next operations waits for one.
-            let oldest = state.submissions.get(state.submissions.len() / 2).map(|(seq, _)| *seq);
+            let sent = shared.submissions.lock();
+            let oldest = sent.get(sent.len() / 2).map(|(seq, _)| *seq);
+            drop(sent);
             let half = state.accepted.saturating_sub(machine.in_flight / 2);
             let until = if submissions >= MOST_SUBMISSIONS { oldest.unwrap_or(half) } else { half };
             drop(state);
@@ -270,10 +272,30 @@ impl Drop for WgpuQueue {
     /// What is queued still runs.
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        self.shared.flush(&self.machine, &mut state);
+        self.shared.flush(&self.machine, &mut state, When::InTurn);
         state.closed = true;
         drop(state);
         self.shared.moved.notify_all();
+    }
+}
+
+impl State {
+    /// Takes what was encoded.
+    fn pack(&mut self, shared: Arc<Shared>, notice: Arc<Notice>) -> Parcel {
+        Parcel {
+            shared,
+            encoder: take(&mut self.encoder),
+            flights: take(&mut self.flights),
+            readings: take(&mut self.readings),
+            upto: self.encoded,
+            notice,
+        }
+    }
+
+    /// Takes back the room of a parcel that was sent.
+    fn unpack(&mut self, parcel: Parcel) {
+        let Parcel { encoder, flights, readings, .. } = parcel;
+        (self.encoder, self.flights, self.readings) = (encoder, flights, readings);
     }
 }
 
@@ -304,7 +326,7 @@ impl Shared {
     pub(crate) fn encoded(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, seq: u64) {
         // Relaxed: a stale number makes one submission smaller or larger than it might be.
         if self.in_flight.load(Ordering::Relaxed) == 0 {
-            state.enough = FIRST;
+            state.enough = machine.pace.first;
         }
         self.encoded_in_parts(machine, state, seq, state.enough);
     }
@@ -325,11 +347,11 @@ impl Shared {
 
     /// How many commands are enough for a submission of a replay whose equal parts have so many: more, while the device has
     /// other work to do.
-    pub(crate) fn enough(&self, state: &mut State, part: u32) -> u32 {
+    pub(crate) fn enough(&self, machine: &Machine, state: &mut State, part: u32) -> u32 {
         // Relaxed, as in `encoded`.
         match self.in_flight.load(Ordering::Relaxed) {
             0 => {
-                state.enough = FIRST;
+                state.enough = machine.pace.first;
                 part
             }
             _ => part.max(state.enough),
@@ -340,8 +362,8 @@ impl Shared {
     pub(crate) fn submit_in_time(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, enough: u32) {
         let awaited = !state.flights.is_empty() || !state.stamps.is_empty() || state.encoder.is_urgent;
         if state.encoder.weight >= enough || awaited {
-            state.enough = (state.enough + MORE).min(MOST);
-            self.flush(machine, state);
+            state.enough = (state.enough + machine.pace.more).min(machine.pace.most);
+            self.flush(machine, state, if awaited { When::Now } else { When::InTurn });
         }
     }
 
@@ -349,29 +371,35 @@ impl Shared {
     /// somebody is encoding, submits by himself when it is enough, and must not be made to wait.
     pub(crate) fn flush_old(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
         if state.flushed < state.seen || state.encoded == state.seen {
-            self.flush(machine, state);
+            self.flush(machine, state, When::Now);
         }
         state.seen = state.encoded;
     }
 
     /// Submits all that was encoded.
-    pub(crate) fn flush(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
+    pub(crate) fn flush(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, when: When) {
         if state.flushed >= state.encoded && state.encoder.is_empty() {
             return;
         }
         let sends = !state.encoder.is_empty();
-        let (upto, stamps) = (state.encoded, std::mem::take(&mut state.stamps));
+        let (upto, stamps) = (state.encoded, take(&mut state.stamps));
         state.flushed = upto;
         // Acquire pairs with the news: what was in flight has arrived by then.
         if !sends && stamps.is_empty() && self.in_flight.load(Ordering::Acquire) == 0 {
             machine.arrivals.push(Arrival::Done(self.clone(), upto));
             return;
         }
+        let is_worth_it = state.encoder.weight >= machine.pace.first || callback::inside();
         let notice = self.notice(machine, state, stamps);
-        if sends {
-            self.send(machine, state, &notice);
+        let mut parcel = state.pack(self.clone(), notice);
+        if when == When::InTurn && is_worth_it {
+            match machine.outbox.leave(machine, parcel) {
+                Ok(()) => return,
+                Err(back) => parcel = back,
+            }
         }
-        machine.queue.on_submitted_work_done(move || drop(notice));
+        machine.outbox.send(machine, &mut parcel);
+        state.unpack(parcel);
     }
 
     /// What tells that all that was encoded so far is done, and not before what comes before it.
@@ -390,40 +418,6 @@ impl Shared {
         }
         state.last = Arc::downgrade(&notice);
         notice
-    }
-
-    /// Hands the encoder to wgpu. What it refuses is ours: nobody knows any more what was written and what was not.
-    fn send(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, notice: &Arc<Notice>) {
-        let State { encoder, flights, readings, encoded, .. } = state;
-        // Callbacks of the program's that run in here must not wait for what this thread is in the middle of.
-        let _on_device = OnDevice::enter();
-        let submit = || scoped(&machine.device, Call::Execute, || machine.queue.submit(encoder.finish()));
-        let submitted = match catch_unwind(AssertUnwindSafe(submit)) {
-            Ok(submitted) => submitted,
-            Err(_) => Err(Fault::new(Call::Execute, Severity::Sticky, "a callback panicked in a submission")),
-        };
-        let requested = submitted.and_then(|index| {
-            scoped(&machine.device, Call::Execute, || {
-                encoder.uploads.recall(machine);
-                let awaited = flights.iter().filter_map(Flight::into);
-                self.out.lock().extend(awaited.map(|into| (*encoded, into)));
-                flights.drain(..).for_each(|flight| flight.request(machine, notice.clone()));
-                readings.drain(..).for_each(|reading| reading.request(machine, notice.clone()));
-                index
-            })
-        });
-        match requested {
-            Ok(index) => {
-                let completed = self.completed();
-                while state.submissions.pop_front_if(|(seq, _)| *seq <= completed).is_some() {}
-                state.submissions.push_back((state.encoded, index));
-                machine.check(Call::Execute);
-            }
-            Err(fault) => machine.lose(&fault),
-        }
-        if let Some(lost) = machine.poison.error() {
-            state.flights.drain(..).for_each(|flight| flight.fail(&lost));
-        }
     }
 
     /// Blocks until operation `seq` is done and has landed, the deadline has passed, or the device is lost.
@@ -455,12 +449,15 @@ impl Shared {
                 continue;
             }
             if state.flushed < seq {
-                self.flush(machine, &mut state);
+                self.flush(machine, &mut state, When::Now);
                 continue;
             }
-            let index = state.submissions.iter().find(|(upto, _)| *upto >= seq);
-            let submission_index = index.or(state.submissions.back()).map(|(_, index)| index.clone());
             drop(state);
+            machine.outbox.settle();
+            let submissions = self.submissions.lock();
+            let index = submissions.iter().find(|(upto, _)| *upto >= seq);
+            let submission_index = index.or(submissions.back()).map(|(_, index)| index.clone());
+            drop(submissions);
             if deadline.is_none() {
                 machine.poll(wait_for(submission_index));
                 machine.arrivals.land(machine);
@@ -482,11 +479,12 @@ impl Shared {
     /// behind, so that nothing comes meanwhile.
     pub(crate) fn drain(self: &Arc<Self>, machine: &Arc<Machine>) {
         let mut state = self.state.lock();
-        self.flush(machine, &mut state);
+        self.flush(machine, &mut state, When::Now);
         drop(state);
+        machine.outbox.settle();
         // Acquire pairs with the news of the last submission.
         while self.in_flight.load(Ordering::Acquire) > 0 && !machine.poison.is_set() {
-            let last = self.state.lock().submissions.back().map(|(_, index)| index.clone());
+            let last = self.submissions.lock().back().map(|(_, index)| index.clone());
             machine.poll(wait_for(last));
             if self.in_flight.load(Ordering::Acquire) > 0 {
                 // As in `block`.

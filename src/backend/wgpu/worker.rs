@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::backend::command::{Callback, Work};
 use crate::backend::exit;
 use crate::backend::fault::Severity;
-use crate::backend::wgpu::queue::{Shared, Task};
+use crate::backend::wgpu::queue::{Shared, Task, When};
 use crate::backend::wgpu::{Machine, Wgpu};
 use crate::backend::{Call, CommandRef, Fault, Submitter, outcome};
 use crate::callback::{OnDevice, panic_message, shielded};
@@ -107,7 +107,7 @@ fn await_encoded(machine: &Arc<Machine>, on: &Arc<Shared>, seq: u64) {
     drop(theirs);
     // Never taken under a lock: at the end of the process it is not given any more.
     let _hold = exit::hold();
-    on.flush(machine, &mut on.state.lock());
+    on.flush(machine, &mut on.state.lock(), When::InTurn);
 }
 
 fn run(machine: &Arc<Machine>, shared: &Arc<Shared>, by: &Submitter, command: CommandRef<'_, Wgpu>) {

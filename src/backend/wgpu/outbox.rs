@@ -1,0 +1,181 @@
+//! What was encoded, on its way to wgpu: in the order in which it was given up, by whoever needs it or by a thread of the
+//! device's.
+//!
+//! To end an encoder costs twice what it costs to record into it, and a submission as much as dozens of dispatches. So whoever
+//! launches leaves that to the device's thread, while he records what comes next.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::backend::fault::Severity;
+use crate::backend::wgpu::Machine;
+use crate::backend::wgpu::encoder::Encoder;
+use crate::backend::wgpu::landing::Flight;
+use crate::backend::wgpu::notice::Notice;
+use crate::backend::wgpu::queue::Shared;
+use crate::backend::wgpu::scope::scoped;
+use crate::backend::wgpu::stamp::Reading;
+use crate::backend::{Call, Fault, exit};
+use crate::callback::{self, OnDevice};
+
+/// The parcels of a device that are to be sent.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// Held by whoever sends: parcels go one at a time, in their order.
+    turn: Mutex<()>,
+    waiting: Mutex<Waiting>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    parcels: VecDeque<(Arc<Machine>, Parcel)>,
+    thread: Thread,
+}
+
+/// Whether the device has its thread: it gets one when there is first something to leave to it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Thread {
+    #[default]
+    None,
+    Started,
+    /// It ends when nothing waits, and there will be no other one.
+    Ended,
+}
+
+/// What a slot encoded since the last one, and whom to tell.
+pub(crate) struct Parcel {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) encoder: Encoder,
+    pub(crate) flights: Vec<Flight>,
+    pub(crate) readings: Vec<Reading>,
+    /// The last operation in it.
+    pub(crate) upto: u64,
+    pub(crate) notice: Arc<Notice>,
+}
+
+/// So many parcels may wait: whoever has another one is faster than the thread, and sends them himself.
+const MOST: usize = 2;
+
+impl Outbox {
+    /// Sends a parcel now, after those that wait. It comes back empty, but for the room that it has.
+    pub(crate) fn send(&self, machine: &Arc<Machine>, parcel: &mut Parcel) {
+        let turn = self.turn.lock();
+        self.send_waiting(&turn);
+        parcel.send(machine);
+    }
+
+    /// Leaves a parcel to the device's thread; gives it back if there is none, or it does not keep up.
+    pub(crate) fn leave(self: &Arc<Self>, machine: &Arc<Machine>, parcel: Parcel) -> Result<(), Parcel> {
+        let mut waiting = self.waiting.lock();
+        // Who sends may be below us on this thread's stack, and calls back the program.
+        if waiting.parcels.len() >= MOST && !callback::inside() {
+            return Err(parcel);
+        }
+        if waiting.thread == Thread::None && self.start().is_ok() {
+            waiting.thread = Thread::Started;
+        }
+        if waiting.thread != Thread::Started {
+            return Err(parcel);
+        }
+        waiting.parcels.push_back((machine.clone(), parcel));
+        self.bell.notify_one();
+        Ok(())
+    }
+
+    /// Sees to it that all parcels that were left so far are sent.
+    pub(crate) fn settle(&self) {
+        let turn = self.turn.lock();
+        self.send_waiting(&turn);
+    }
+
+    /// Ends the thread, once nothing waits.
+    pub(crate) fn end(&self) {
+        self.waiting.lock().thread = Thread::Ended;
+        self.bell.notify_one();
+    }
+
+    fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let outbox = self.clone();
+        let thread = std::thread::Builder::new().name("dacapo-wgpu-send".to_owned());
+        thread.spawn(move || outbox.run()).map(drop)
+    }
+
+    fn run(&self) {
+        while self.wait() {
+            // Before any lock: at the end of the process it is not given any more.
+            let _hold = exit::hold();
+            self.send_waiting(&self.turn.lock());
+        }
+    }
+
+    /// Blocks until something waits; false if nothing will.
+    fn wait(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        while waiting.parcels.is_empty() {
+            if waiting.thread == Thread::Ended {
+                return false;
+            }
+            self.bell.wait(&mut waiting);
+        }
+        true
+    }
+
+    fn send_waiting(&self, _turn: &MutexGuard<'_, ()>) {
+        while let Some((machine, mut parcel)) = self.next() {
+            parcel.send(&machine);
+        }
+    }
+
+    fn next(&self) -> Option<(Arc<Machine>, Parcel)> {
+        self.waiting.lock().parcels.pop_front()
+    }
+}
+
+impl Parcel {
+    /// Hands it to wgpu. What that refuses is ours: nobody knows any more what was written and what was not.
+    fn send(&mut self, machine: &Arc<Machine>) {
+        // Callbacks of the program's that run in here must not wait for what this thread is in the middle of.
+        let _on_device = OnDevice::enter();
+        if !self.encoder.is_empty() {
+            match self.submit(machine) {
+                Ok(index) => {
+                    let completed = self.shared.completed();
+                    let mut submissions = self.shared.submissions.lock();
+                    while submissions.pop_front_if(|(seq, _)| *seq <= completed).is_some() {}
+                    submissions.push_back((self.upto, index));
+                    drop(submissions);
+                    machine.check(Call::Execute);
+                }
+                Err(fault) => machine.lose(&fault),
+            }
+            if let Some(lost) = machine.poison.error() {
+                self.flights.drain(..).for_each(|flight| flight.fail(&lost));
+            }
+        }
+        let notice = self.notice.clone();
+        machine.queue.on_submitted_work_done(move || drop(notice));
+    }
+
+    fn submit(&mut self, machine: &Arc<Machine>) -> Result<wgpu::SubmissionIndex, Fault> {
+        let Parcel { shared, encoder, flights, readings, upto, notice } = self;
+        let submit = || scoped(&machine.device, Call::Execute, || machine.queue.submit(encoder.finish()));
+        let submitted = catch_unwind(AssertUnwindSafe(submit));
+        let panicked =
+            |_| Err(Fault::new(Call::Execute, Severity::Sticky, "a callback panicked in a submission"));
+        let index = submitted.unwrap_or_else(panicked)?;
+        scoped(&machine.device, Call::Execute, || {
+            encoder.uploads.recall(machine);
+            let awaited = flights.iter().filter_map(Flight::into);
+            shared.out.lock().extend(awaited.map(|into| (*upto, into)));
+            flights.drain(..).for_each(|flight| flight.request(machine, notice.clone()));
+            readings.drain(..).for_each(|reading| reading.request(machine, notice.clone()));
+            index
+        })
+    }
+}
