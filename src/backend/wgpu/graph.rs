@@ -11,7 +11,7 @@ use crate::backend::command::{Work, fits};
 use crate::backend::fault::Severity;
 use crate::backend::wgpu::bind::Groups;
 use crate::backend::wgpu::memory::{Place, WORD, WgpuMemory};
-use crate::backend::wgpu::queue::{Shared, State};
+use crate::backend::wgpu::queue::{Shared, State, When};
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::steps::{Resolver, Step, Steps};
@@ -122,7 +122,7 @@ impl WgpuExec {
         enough: u32,
     ) {
         for step in steps {
-            shared.submit_in_time(machine, state, enough);
+            shared.submit_in_time(machine, state, enough, When::Now);
             state.encoder.step(machine, step);
         }
     }

@@ -160,6 +160,7 @@ impl Machine {
         exit::prepare();
         let (device, queue, limits) = (opened.device.clone(), opened.queue.clone(), opened.limits.clone());
         let kind = device.adapter_info().device_type;
+        let pace = Pace::of(kind);
         let clock = if opened.features.contains(stamp::FEATURES) { Clock::Device } else { Clock::Host };
         let codes = Codes::default();
         let nothing = wgpu::BufferDescriptor {
@@ -181,8 +182,8 @@ impl Machine {
             opened,
             poison: poison.clone(),
             queues: Mutex::default(),
-            pace: Pace::of(kind),
-            outbox: Arc::default(),
+            pace,
+            outbox: Arc::new(Outbox::new(pace.patience)),
             watch: Watch::default(),
             arrivals: Arrivals::default(),
             chunks: Chunks::default(),

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -24,12 +26,15 @@ use crate::backend::{Call, Fault, exit};
 use crate::callback::{self, OnDevice};
 
 /// The parcels of a device that are to be sent.
-#[derive(Default)]
 pub(crate) struct Outbox {
     /// Held by whoever sends: parcels go one at a time, in their order.
     turn: Mutex<()>,
     waiting: Mutex<Waiting>,
     bell: Condvar,
+    /// Counts what was left to the thread, and what is about to be.
+    stirs: AtomicU64,
+    /// How long the thread looks for more before it sleeps, and whoever waits for his turn before he does.
+    patience: Duration,
 }
 
 #[derive(Default)]
@@ -63,9 +68,19 @@ pub(crate) struct Parcel {
 const MOST: usize = 2;
 
 impl Outbox {
+    pub(crate) fn new(patience: Duration) -> Self {
+        Outbox {
+            turn: Mutex::default(),
+            waiting: Mutex::default(),
+            bell: Condvar::new(),
+            stirs: AtomicU64::new(0),
+            patience,
+        }
+    }
+
     /// Sends a parcel now, after those that wait. It comes back empty, but for the room that it has.
     pub(crate) fn send(&self, machine: &Arc<Machine>, parcel: &mut Parcel) {
-        let turn = self.turn.lock();
+        let turn = self.turn();
         self.send_waiting(&turn);
         parcel.send(machine);
     }
@@ -84,13 +99,21 @@ impl Outbox {
             return Err(parcel);
         }
         waiting.parcels.push_back((machine.clone(), parcel));
-        self.bell.notify_one();
+        drop(waiting);
+        self.rouse();
         Ok(())
+    }
+
+    /// Has the thread awake by the time that something is left to it: to wake up takes longer than to record a dozen launches.
+    pub(crate) fn rouse(&self) {
+        // Relaxed: who comes a moment too late finds the thread asleep, and wakes it.
+        self.stirs.fetch_add(1, Ordering::Relaxed);
+        self.bell.notify_one();
     }
 
     /// Sees to it that all parcels that were left so far are sent.
     pub(crate) fn settle(&self) {
-        let turn = self.turn.lock();
+        let turn = self.turn();
         self.send_waiting(&turn);
     }
 
@@ -110,20 +133,39 @@ impl Outbox {
         while self.wait() {
             // Before any lock: at the end of the process it is not given any more.
             let _hold = exit::hold();
-            self.send_waiting(&self.turn.lock());
+            self.send_waiting(&self.turn());
         }
     }
 
     /// Blocks until something waits; false if nothing will.
     fn wait(&self) -> bool {
-        let mut waiting = self.waiting.lock();
-        while waiting.parcels.is_empty() {
-            if waiting.thread == Thread::Ended {
-                return false;
+        loop {
+            let seen = self.stirs.load(Ordering::Relaxed);
+            let mut waiting = self.waiting.lock();
+            match (waiting.parcels.is_empty(), waiting.thread) {
+                (false, _) => return true,
+                (true, Thread::Ended) => return false,
+                (true, _) => {}
             }
-            self.bell.wait(&mut waiting);
+            drop(waiting);
+            if spin(self.patience, || self.stirs.load(Ordering::Relaxed) != seen) {
+                continue;
+            }
+            waiting = self.waiting.lock();
+            if waiting.parcels.is_empty() && waiting.thread != Thread::Ended {
+                self.bell.wait(&mut waiting);
+            }
         }
-        true
+    }
+
+    /// The right to send. Whoever has it is soon done, and to be woken up by him takes longer than to wait for him.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        let mut turn = None;
+        spin(self.patience, || {
+            turn = self.turn.try_lock();
+            turn.is_some()
+        });
+        turn.unwrap_or_else(|| self.turn.lock())
     }
 
     fn send_waiting(&self, _turn: &MutexGuard<'_, ()>) {
@@ -135,6 +177,22 @@ impl Outbox {
     fn next(&self) -> Option<(Arc<Machine>, Parcel)> {
         self.waiting.lock().parcels.pop_front()
     }
+}
+
+/// Asks until it is so, or the time is up: whether it is so.
+fn spin(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    if is_so() {
+        return true;
+    }
+    let since = Instant::now();
+    while since.elapsed() < patience {
+        (0..32).for_each(|_| std::hint::spin_loop());
+        if is_so() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
 }
 
 impl Parcel {

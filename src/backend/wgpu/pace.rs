@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::time::Duration;
+
 /// So many commands of wgpu's make the first submission to an idle device, and each next one has so many more, up to the most.
 ///
 /// A submission costs as much as encoding a dozen or two, and nothing is left to overlap with the device's work on the last one. So
@@ -11,6 +13,8 @@ pub(crate) struct Pace {
     pub(crate) first: u32,
     pub(crate) more: u32,
     pub(crate) most: u32,
+    /// How long a thread asks again and again for what should come soon, before it sleeps.
+    pub(crate) patience: Duration,
 }
 
 impl Pace {
@@ -18,9 +22,14 @@ impl Pace {
     pub(crate) fn of(kind: wgpu::DeviceType) -> Self {
         match kind {
             // Encoding takes the cores that the device would work on, so that nothing is won by submitting early.
-            wgpu::DeviceType::Cpu => Pace { first: 1024, more: 1024, most: 4096 },
-            _ => Pace { first: 32, more: 16, most: 512 },
+            wgpu::DeviceType::Cpu => Pace { first: 1024, more: 1024, most: 4096, patience: Duration::ZERO },
+            _ => Pace { first: 32, more: 16, most: 512, patience: Duration::from_micros(100) },
         }
+    }
+
+    /// Whether a submission of so many commands is near when there are `weight` of them.
+    pub(crate) fn is_near(self, weight: u32, enough: u32) -> bool {
+        weight == (enough / 2).max(enough.saturating_sub(self.first))
     }
 
     /// How many of its steps each submission of a replay has: equal parts, and few more of them where there are many more steps.

@@ -328,7 +328,11 @@ impl Shared {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             state.enough = machine.pace.first;
         }
-        self.encoded_in_parts(machine, state, seq, state.enough);
+        if machine.pace.is_near(state.encoder.weight, state.enough) {
+            machine.outbox.rouse();
+        }
+        self.note(machine, state, seq);
+        self.submit_in_time(machine, state, state.enough, When::InTurn);
     }
 
     /// The same for a replay that is submitted in parts of so many commands.
@@ -339,9 +343,14 @@ impl Shared {
         seq: u64,
         enough: u32,
     ) {
+        self.note(machine, state, seq);
+        // What a replay costs is what the thread would do, and nothing is recorded meanwhile: only waking it up would be added.
+        self.submit_in_time(machine, state, enough, When::Now);
+    }
+
+    fn note(&self, machine: &Machine, state: &mut State, seq: u64) {
         state.encoded = seq;
         state.accepted = state.accepted.max(seq);
-        self.submit_in_time(machine, state, enough);
         machine.watch.notice();
     }
 
@@ -359,11 +368,17 @@ impl Shared {
     }
 
     /// Submits what was encoded if it is enough, or somebody waits for it.
-    pub(crate) fn submit_in_time(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, enough: u32) {
+    pub(crate) fn submit_in_time(
+        self: &Arc<Self>,
+        machine: &Arc<Machine>,
+        state: &mut State,
+        enough: u32,
+        when: When,
+    ) {
         let awaited = !state.flights.is_empty() || !state.stamps.is_empty() || state.encoder.is_urgent;
         if state.encoder.weight >= enough || awaited {
             state.enough = (state.enough + machine.pace.more).min(machine.pace.most);
-            self.flush(machine, state, if awaited { When::Now } else { When::InTurn });
+            self.flush(machine, state, if awaited { When::Now } else { when });
         }
     }
 
