@@ -18,6 +18,8 @@ mod loss;
 mod opening;
 #[path = "wgpu/order.rs"]
 mod order;
+#[path = "wgpu/runs.rs"]
+mod runs;
 #[path = "wgpu/scopes.rs"]
 mod scopes;
 #[path = "wgpu/support.rs"]

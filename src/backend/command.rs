@@ -207,7 +207,7 @@ impl<B: Driver> Job<B> {
             Work::Write { .. } => "write",
             Work::Read { .. } => "read",
             Work::HostCall { .. } => "host call",
-            Work::Raw { .. } => "raw",
+            Work::Raw { .. } => B::SECTION,
             Work::Stamp { .. } => "stamp",
         }
     }

@@ -53,6 +53,8 @@ pub(crate) mod sealed {
         const NAME: &'static str;
         /// The method of `Program` that supplies this backend's source.
         const SOURCE: &'static str;
+        /// What a [`Section`](Driver::Section) is called in listings: the method that makes one.
+        const SECTION: &'static str = "raw";
         /// Why no launch can take its number of blocks from a buffer, where none can.
         const REFUSES_INDIRECT: Option<&'static str> = None;
         /// Options for opening a device.

@@ -159,6 +159,18 @@ fn each_replay_copies_the_frame_that_was_submitted_before_it() {
     assert!(stream.read(&log).unwrap() == expected);
 }
 
+/// It was listed as a raw section, which no program of wgpu's ever made.
+#[test]
+fn a_listing_calls_the_copy_by_its_name() {
+    let program = crate::program!();
+    let device = program.open();
+    let mut stream = device.stream().unwrap();
+    let frame = texture(&program, wgpu::TextureFormat::R8Unorm, [8, 8, 1], 1);
+    let mut x = stream.alloc_scratch::<u8>(64).unwrap();
+    let (graph, ()) = stream.record(|work| work.copy_from_texture(&frame, &mut x)).unwrap();
+    assert!(graph.to_dot().contains("0: copy_from_texture"), "{}", graph.to_dot());
+}
+
 /// A texture that the program lets go of is freed under the graph.
 #[test]
 fn a_graph_keeps_the_texture_alive() {

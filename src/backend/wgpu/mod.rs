@@ -266,6 +266,7 @@ impl Backend for Wgpu {}
 impl Driver for Wgpu {
     const NAME: &'static str = "wgpu";
     const SOURCE: &'static str = "wgsl";
+    const SECTION: &'static str = texture::COPY;
     type Options = WgpuOptions;
     type Queue = WgpuQueue;
     type Memory = WgpuMemory;

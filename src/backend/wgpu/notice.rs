@@ -32,7 +32,7 @@ impl Drop for Notice {
             self.stamps.drain(..).for_each(|at| machine.arrivals.push(Arrival::Time(at, now)));
             machine.arrivals.push(Arrival::Done(self.shared.clone(), self.upto));
         }
-        // Release: who sees that nothing is in flight finds the news.
+        // Release: who sees that nothing is in flight, or one less, finds the news.
         self.shared.in_flight.fetch_sub(1, Ordering::Release);
         // In a loop, since there may be more of them than a stack has room for.
         let mut next = self.next.get_mut().take();

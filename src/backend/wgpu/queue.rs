@@ -424,11 +424,16 @@ impl Shared {
         state: &mut State,
         stamps: Vec<Arc<Stamp>>,
     ) -> Arc<Notice> {
+        let last = state.last.upgrade();
+        // Acquire pairs with the last notice's drop: one that cannot be chained to any more tells first what it has to tell.
+        while last.is_none() && self.in_flight.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let (shared, machine) = (self.clone(), Arc::downgrade(machine));
         let next = Mutex::default();
         let notice = Arc::new(Notice { shared, machine, stamps, upto: state.encoded, next });
-        if let Some(last) = state.last.upgrade() {
+        if let Some(last) = last {
             *last.next.lock() = Some(notice.clone());
         }
         state.last = Arc::downgrade(&notice);

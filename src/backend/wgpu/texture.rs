@@ -23,7 +23,7 @@ use crate::kernel::Element;
 use crate::submit::Route;
 
 /// The name of the call in errors.
-const COPY: &str = "copy_from_texture";
+pub(crate) const COPY: &str = "copy_from_texture";
 
 /// What wgpu wants the rows of a texture to start at multiples of, in a buffer.
 const STEP: u64 = 256;
