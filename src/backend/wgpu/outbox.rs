@@ -40,17 +40,10 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Waiting {
     parcels: VecDeque<(Arc<Machine>, Parcel)>,
-    thread: Thread,
-}
-
-/// Whether the device has its thread: it gets one when there is first something to leave to it.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Thread {
-    #[default]
-    None,
-    Started,
-    /// It ends when nothing waits, and there will be no other one.
-    Ended,
+    /// Whether the device has its thread: it gets one when there is first something to leave to it.
+    has_thread: bool,
+    /// Whether the thread ends when nothing waits.
+    ended: bool,
 }
 
 /// What a slot encoded since the last one, and whom to tell.
@@ -85,23 +78,21 @@ impl Outbox {
         parcel.send(machine);
     }
 
-    /// Leaves a parcel to the device's thread; gives it back if there is none, or it does not keep up.
-    pub(crate) fn leave(self: &Arc<Self>, machine: &Arc<Machine>, parcel: Parcel) -> Result<(), Parcel> {
+    /// Leaves a parcel to the device's thread; returns it if there is none, or it does not keep up.
+    pub(crate) fn leave(self: &Arc<Self>, machine: &Arc<Machine>, parcel: Parcel) -> Option<Parcel> {
         let mut waiting = self.waiting.lock();
         // Who sends may be below us on this thread's stack, and calls back the program.
-        if waiting.parcels.len() >= MOST && !callback::inside() {
-            return Err(parcel);
+        if !callback::inside() && (waiting.ended || waiting.parcels.len() >= MOST) {
+            return Some(parcel);
         }
-        if waiting.thread == Thread::None && self.start().is_ok() {
-            waiting.thread = Thread::Started;
-        }
-        if waiting.thread != Thread::Started {
-            return Err(parcel);
+        waiting.has_thread = waiting.has_thread || self.start().is_ok();
+        if !waiting.has_thread {
+            return Some(parcel);
         }
         waiting.parcels.push_back((machine.clone(), parcel));
         drop(waiting);
         self.rouse();
-        Ok(())
+        None
     }
 
     /// Has the thread awake by the time that something is left to it: to wake up takes longer than to record a dozen launches.
@@ -119,7 +110,7 @@ impl Outbox {
 
     /// Ends the thread, once nothing waits.
     pub(crate) fn end(&self) {
-        self.waiting.lock().thread = Thread::Ended;
+        self.waiting.lock().ended = true;
         self.bell.notify_one();
     }
 
@@ -142,17 +133,19 @@ impl Outbox {
         loop {
             let seen = self.stirs.load(Ordering::Relaxed);
             let mut waiting = self.waiting.lock();
-            match (waiting.parcels.is_empty(), waiting.thread) {
-                (false, _) => return true,
-                (true, Thread::Ended) => return false,
-                (true, _) => {}
+            if !waiting.parcels.is_empty() {
+                return true;
+            }
+            if waiting.ended {
+                waiting.has_thread = false;
+                return false;
             }
             drop(waiting);
             if spin(self.patience, || self.stirs.load(Ordering::Relaxed) != seen) {
                 continue;
             }
             waiting = self.waiting.lock();
-            if waiting.parcels.is_empty() && waiting.thread != Thread::Ended {
+            if waiting.parcels.is_empty() && !waiting.ended {
                 self.bell.wait(&mut waiting);
             }
         }

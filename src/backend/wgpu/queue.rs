@@ -409,8 +409,8 @@ impl Shared {
         let mut parcel = state.pack(self.clone(), notice);
         if when == When::InTurn && is_worth_it {
             match machine.outbox.leave(machine, parcel) {
-                Ok(()) => return,
-                Err(back) => parcel = back,
+                None => return,
+                Some(back) => parcel = back,
             }
         }
         machine.outbox.send(machine, &mut parcel);
