@@ -4,7 +4,8 @@
 //! blocks of 256 threads, so that each dispatch waits for the one before it: their enqueueing, and the time until the
 //! end of the wait for them. By hand in the two ways that programs are written: (a) a bind group made for each dispatch, and
 //! (b) bind groups made once and encoded again; both submit as often as is best for (b) on this machine, which is looked for
-//! first. Ours as launches, with kept bind groups and without, and as replays, which decide themselves when to submit. The
+//! first. Ours as launches, with kept bind groups and without, and as replays, which decide themselves when to submit; what
+//! launches come to is submitted by a thread of the library's, so that they use a second core, which (a) and (b) do not. The
 //! **control** is a chain over so many floats that the memory is all that counts. Then chains that come in bursts, what recording
 //! costs, waits and reads; and what the library's design rests on: parts of a submit, buffers or ranges of one page, immediates
 //! or uniforms, changes of state, and what leaves the pass. Results are counted after each turn. The device's own time is

@@ -84,12 +84,14 @@ fn a_busy_device_that_is_destroyed_tells_everybody_and_has_not_grown() {
         let before = resident();
         std::thread::sleep(span().saturating_sub(started.elapsed()));
         let after = resident();
+        // On a busy machine even the first round may take that long.
+        let has_lived = eventually(|| rounds.load(Ordering::SeqCst) > 0);
         destroyed.store(true, Ordering::SeqCst);
         theirs.device.destroy();
         assert!(after < before + (128 << 20), "{before} bytes, and {after} bytes later");
+        assert!(has_lived);
     });
     assert_eq!(lost.load(Ordering::SeqCst), 3);
-    assert!(rounds.load(Ordering::SeqCst) > 0);
     assert!(matches!(device.check(), Err(Error::DeviceLost { .. })));
     assert_eq!(theirs.errors(), 0);
     drop((add, device));

@@ -36,6 +36,7 @@ pub(crate) mod texture;
 pub(crate) mod uniforms;
 pub(crate) mod upload;
 pub(crate) mod variables;
+mod wait;
 pub(crate) mod watch;
 pub(crate) mod words;
 pub(crate) mod worker;
@@ -202,6 +203,11 @@ impl Machine {
     /// What the starts of bindings are multiples of.
     pub(crate) fn alignment(&self) -> u64 {
         u64::from(self.limits.min_storage_buffer_offset_alignment).max(memory::WORD)
+    }
+
+    /// How many operations one submission has at most, unless they are a replay.
+    pub(crate) fn most_at_once(&self) -> u32 {
+        u32::try_from(self.in_flight / 2).unwrap_or(u32::MAX)
     }
 
     /// Lets wgpu look what is done, and tell: nothing lands before [`Arrivals::land`]. To be called under no lock, since

@@ -74,7 +74,7 @@ impl Outbox {
     /// Sends a parcel now, after those that wait. It comes back empty, but for the room that it has.
     pub(crate) fn send(&self, machine: &Arc<Machine>, parcel: &mut Parcel) {
         let turn = self.turn();
-        self.send_waiting(&turn);
+        _ = self.send_waiting(&turn);
         parcel.send(machine);
     }
 
@@ -105,7 +105,7 @@ impl Outbox {
     /// Sees to it that all parcels that were left so far are sent.
     pub(crate) fn settle(&self) {
         let turn = self.turn();
-        self.send_waiting(&turn);
+        _ = self.send_waiting(&turn);
     }
 
     /// Ends the thread, once nothing waits.
@@ -121,15 +121,17 @@ impl Outbox {
     }
 
     fn run(&self) {
-        while self.wait() {
+        let mut last = None;
+        while self.wait(last) {
             // Before any lock: at the end of the process it is not given any more.
             let _hold = exit::hold();
-            self.send_waiting(&self.turn());
+            last = self.send_waiting(&self.turn());
         }
     }
 
-    /// Blocks until something waits; false if nothing will.
-    fn wait(&self) -> bool {
+    /// Blocks until something waits; false if nothing will. Until it sleeps, it looks how far the device has come: the sooner
+    /// it is known to have nothing to do, the sooner it gets the next parcel.
+    fn wait(&self, mut last: Option<Arc<Machine>>) -> bool {
         loop {
             let seen = self.stirs.load(Ordering::Relaxed);
             let mut waiting = self.waiting.lock();
@@ -141,9 +143,16 @@ impl Outbox {
                 return false;
             }
             drop(waiting);
-            if spin(self.patience, || self.stirs.load(Ordering::Relaxed) != seen) {
+            let hold = exit::hold();
+            let stirred = spin(self.patience, || {
+                last.iter().for_each(|machine| _ = machine.poll(wgpu::PollType::Poll));
+                self.stirs.load(Ordering::Relaxed) != seen
+            });
+            if stirred {
                 continue;
             }
+            last = None;
+            drop(hold);
             waiting = self.waiting.lock();
             if waiting.parcels.is_empty() && !waiting.ended {
                 self.bell.wait(&mut waiting);
@@ -161,10 +170,14 @@ impl Outbox {
         turn.unwrap_or_else(|| self.turn.lock())
     }
 
-    fn send_waiting(&self, _turn: &MutexGuard<'_, ()>) {
+    /// Sends what waits, and returns whose the last of it was.
+    fn send_waiting(&self, _turn: &MutexGuard<'_, ()>) -> Option<Arc<Machine>> {
+        let mut last = None;
         while let Some((machine, mut parcel)) = self.next() {
             parcel.send(&machine);
+            last = Some(machine);
         }
+        last
     }
 
     fn next(&self) -> Option<(Arc<Machine>, Parcel)> {

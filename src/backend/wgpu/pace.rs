@@ -18,6 +18,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// So many commands are worth waking a thread up that submits them.
+    pub(crate) const WORTH: u32 = 32;
+
     /// The pace for devices of this kind.
     pub(crate) fn of(kind: wgpu::DeviceType) -> Self {
         match kind {
@@ -28,8 +31,8 @@ impl Pace {
     }
 
     /// Whether a submission of so many commands is near when there are `weight` of them.
-    pub(crate) fn is_near(self, weight: u32, enough: u32) -> bool {
-        weight == (enough / 2).max(enough.saturating_sub(self.first))
+    pub(crate) fn is_near(weight: u32, enough: u32) -> bool {
+        weight == (enough / 2).max(enough.saturating_sub(Self::WORTH))
     }
 
     /// How many of its steps each submission of a replay has: equal parts, and few more of them where there are many more steps.

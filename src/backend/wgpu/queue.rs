@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use static_assertions::assert_impl_all;
@@ -18,6 +17,7 @@ use crate::backend::wgpu::graph::WgpuExec;
 use crate::backend::wgpu::landing::{Arrival, Flight};
 use crate::backend::wgpu::notice::Notice;
 use crate::backend::wgpu::outbox::Parcel;
+use crate::backend::wgpu::pace::Pace;
 use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::stamp::Reading;
 use crate::backend::wgpu::steps::Steps;
@@ -71,7 +71,7 @@ pub(crate) struct State {
     /// The last operation that was encoded.
     pub(crate) encoded: u64,
     /// The last one that was submitted, or left to be.
-    flushed: u64,
+    pub(crate) flushed: u64,
     /// The notice of the last submission.
     last: Weak<Notice>,
     /// The last one that was encoded when the watch thread looked.
@@ -111,12 +111,6 @@ pub(crate) enum When {
 
 /// Submissions of one queue that may be in flight before the next operation waits.
 const MOST_SUBMISSIONS: u32 = 64;
-
-/// How long a wait for other threads lasts before it looks whether the device was lost.
-const TICK: Duration = Duration::from_millis(1);
-
-/// How long a wait with a deadline sleeps before it looks again, at first; in the end, a [`TICK`].
-const NAP: Duration = Duration::from_micros(20);
 
 impl WgpuQueue {
     pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Wgpu>>) -> Self {
@@ -328,11 +322,13 @@ impl Shared {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             state.enough = machine.pace.first;
         }
-        if machine.pace.is_near(state.encoder.weight, state.enough) {
+        // More than half of what may be in flight would have to be waited for as a whole.
+        let enough = state.enough.min(machine.most_at_once());
+        if Pace::is_near(state.encoder.weight, enough) {
             machine.outbox.rouse();
         }
         self.note(machine, state, seq);
-        self.submit_in_time(machine, state, state.enough, When::InTurn);
+        self.submit_in_time(machine, state, enough, When::InTurn);
     }
 
     /// The same for a replay that is submitted in parts of so many commands.
@@ -404,7 +400,7 @@ impl Shared {
             machine.arrivals.push(Arrival::Done(self.clone(), upto));
             return;
         }
-        let is_worth_it = state.encoder.weight >= machine.pace.first || callback::inside();
+        let is_worth_it = state.encoder.weight >= Pace::WORTH || callback::inside();
         let notice = self.notice(machine, state, stamps);
         let mut parcel = state.pack(self.clone(), notice);
         if when == When::InTurn && is_worth_it {
@@ -439,94 +435,6 @@ impl Shared {
         state.last = Arc::downgrade(&notice);
         notice
     }
-
-    /// Blocks until operation `seq` is done and has landed, the deadline has passed, or the device is lost.
-    pub(crate) fn block(
-        self: &Arc<Self>,
-        machine: &Arc<Machine>,
-        seq: u64,
-        deadline: Option<Instant>,
-    ) -> Result<bool, Fault> {
-        let mut nap = NAP;
-        loop {
-            machine.arrivals.land(machine);
-            // First: on a lost device wgpu calls done what never ran.
-            if machine.poison.is_set() {
-                return Ok(false);
-            }
-            if self.completed() >= seq {
-                return Ok(true);
-            }
-            let now = Instant::now();
-            let patience =
-                deadline.map_or(TICK, |deadline| TICK.min(deadline.saturating_duration_since(now)));
-            if patience.is_zero() {
-                return Ok(false);
-            }
-            let mut state = self.state.lock();
-            if state.encoded < seq {
-                self.moved.wait_for(&mut state, patience);
-                continue;
-            }
-            if state.flushed < seq {
-                self.flush(machine, &mut state, When::Now);
-                continue;
-            }
-            drop(state);
-            machine.outbox.settle();
-            let submissions = self.submissions.lock();
-            let index = submissions.iter().find(|(upto, _)| *upto >= seq);
-            let submission_index = index.or(submissions.back()).map(|(_, index)| index.clone());
-            drop(submissions);
-            if deadline.is_none() {
-                machine.poll(wait_for(submission_index));
-                machine.arrivals.land(machine);
-                if self.completed() < seq {
-                    // The news may hang on a later submission, of another slot or of the program.
-                    machine.poll(wait_for(None));
-                }
-                continue;
-            }
-            machine.poll(wgpu::PollType::Poll);
-            if self.completed() < seq {
-                std::thread::sleep(nap.min(patience));
-                nap = TICK.min(2 * nap);
-            }
-        }
-    }
-
-    /// Blocks until all that was submitted is done and has landed, or the device is lost. For the thread of a slot that is
-    /// behind, so that nothing comes meanwhile.
-    pub(crate) fn drain(self: &Arc<Self>, machine: &Arc<Machine>) {
-        let mut state = self.state.lock();
-        self.flush(machine, &mut state, When::Now);
-        drop(state);
-        machine.outbox.settle();
-        // Acquire pairs with the news of the last submission.
-        while self.in_flight.load(Ordering::Acquire) > 0 && !machine.poison.is_set() {
-            let last = self.submissions.lock().back().map(|(_, index)| index.clone());
-            machine.poll(wait_for(last));
-            if self.in_flight.load(Ordering::Acquire) > 0 {
-                // As in `block`.
-                machine.poll(wait_for(None));
-            }
-        }
-        machine.arrivals.land(machine);
-    }
-
-    /// Whether nothing is left to do.
-    pub(crate) fn is_idle(&self) -> bool {
-        let state = self.state.lock();
-        !state.behind && self.completed() >= state.encoded
-    }
-}
-
-/// A wait for a submission, however long it takes: it ends by itself, since no callback is ever inside of one.
-///
-/// Never with a timeout. When that has passed, wgpu takes note of what is done; and if meanwhile another thread's poll or
-/// submission has found the rest done as well, it panics, and the callbacks that it was to call are lost.
-fn wait_for(submission_index: Option<wgpu::SubmissionIndex>) -> wgpu::PollType {
-    wgpu::PollType::Wait { submission_index, timeout: None }
 }
 
 assert_impl_all!(WgpuQueue: Send, Sync);
