@@ -2,7 +2,8 @@
 //!
 //! One queue of wgpu's serves all slots. Each slot has an encoder of its own, into which whoever submits an operation encodes
 //! it at once; what a slot waits for is submitted first. So the order in which operations are encoded is an order of the bytes,
-//! and taint is decided then. A slot that must wait for the host, for a callback, falls behind: its thread goes on from there.
+//! and taint is decided then. What is full is submitted by a thread of the device's, or by whoever cannot wait for it, in that
+//! order. A slot that must wait for the host, for a callback, falls behind: its thread goes on from there.
 
 #![forbid(unsafe_code)]
 
