@@ -26,7 +26,7 @@ impl Pace {
         match kind {
             // Encoding takes the cores that the device would work on, so that nothing is won by submitting early.
             wgpu::DeviceType::Cpu => Pace { first: 1024, more: 1024, most: 4096, patience: Duration::ZERO },
-            _ => Pace { first: 32, more: 16, most: 512, patience: Duration::from_micros(100) },
+            _ => Pace { first: 32, more: 8, most: 512, patience: Duration::from_micros(100) },
         }
     }
 
