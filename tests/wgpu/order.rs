@@ -4,7 +4,7 @@ use dacapo::prelude::*;
 use dacapo::wgpu::{Wgpu, wgpu};
 use dacapo::{CaptureOptions, Len};
 
-use crate::support::{add, written};
+use crate::support::{Program as Theirs, add, written};
 
 type Unary = (In<u32>, Out<u32>, Len<0>);
 type Append = (In<u32>, InOut<u32>, InOut<u32>, Len<1>);
@@ -115,6 +115,25 @@ fn wgpu_01_each_launch_has_the_scalars_that_it_was_given() {
         }
         assert_eq!(s.read(&x).unwrap(), [499 * 500 / 2; 300]);
     });
+}
+
+/// The first submission that binds a page of scalars once cleared those that another thread was just writing to it.
+#[test]
+fn wgpu_01_launches_of_several_threads_have_their_own_scalars() {
+    let theirs = Theirs::with(|limits| wgpu::Limits { min_uniform_buffer_offset_alignment: 256, ..limits });
+    let Some(theirs) = theirs else { return };
+    let device = theirs.open();
+    let add = add(&device);
+    let launch = &|thread| {
+        let mut s = device.stream().unwrap();
+        let (mut x, mut sum) = (s.alloc::<u32>(4).unwrap(), 0);
+        for by in (thread..4000).step_by(4) {
+            s.launch(&add, Grid::covering(4), (&mut x, by, Len)).unwrap();
+            sum += by;
+        }
+        assert_eq!(s.read(&x).unwrap(), [sum; 4]);
+    };
+    std::thread::scope(|scope| (0..4).for_each(|thread| _ = scope.spawn(move || launch(thread))));
 }
 
 /// What a graph was recorded with is what it has for ever, whatever eager launches do to caches in between.

@@ -155,8 +155,10 @@ fn each_replay_copies_the_frame_that_was_submitted_before_it() {
         let at = 500 * number as usize;
         stream.copy(&x, log.slice_mut(at..at + 500).unwrap()).unwrap();
     }
-    let expected: Vec<u32> = (0..4000).map(|n| n / 500 + 1).collect();
-    assert!(stream.read(&log).unwrap() == expected);
+    for (number, shown) in stream.read(&log).unwrap().chunks(500).enumerate() {
+        let other = shown.iter().position(|texel| *texel != number as u32 + 1);
+        assert_eq!(other.map(|at| (at, shown[at])), None, "in frame {}", number + 1);
+    }
 }
 
 /// It was listed as a raw section, which no program of wgpu's ever made.

@@ -80,9 +80,12 @@ impl Constants {
             label: Some("dacapo constants"),
             size: PAGE.max(len),
             usage: self.usage | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
+            // Zeros from the start. Else the first submission that binds the page clears what nobody has written yet; and what is
+            // written while that is under way, on another thread, goes before it to the device, and is cleared.
+            mapped_at_creation: true,
         };
         let buffer = machine.create(Call::Launch, |device| device.create_buffer(&descriptor))?;
+        scoped(&machine.device, Call::Launch, || buffer.unmap())?;
         Ok(WgpuMemory::known_to(&machine.me, buffer))
     }
 }
