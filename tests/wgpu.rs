@@ -4,14 +4,10 @@
 
 #[path = "wgpu/adopt.rs"]
 mod adopt;
-#[path = "wgpu/bounds.rs"]
-mod bounds;
 #[path = "wgpu/indirect.rs"]
 mod indirect;
 #[path = "wgpu/kernels.rs"]
 mod kernels;
-#[path = "wgpu/life.rs"]
-mod life;
 #[path = "wgpu/loss.rs"]
 mod loss;
 #[path = "wgpu/opening.rs"]

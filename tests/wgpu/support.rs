@@ -193,13 +193,6 @@ pub fn add(device: &Device<Wgpu>) -> Kernel<Add, Wgpu> {
     dacapo::Program::<Add>::new("add").wgsl(ADD, "add").load(device).unwrap()
 }
 
-/// The resident memory of this process, in bytes, where the system tells it.
-pub fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    pages.unwrap_or(0) * 4096
-}
-
 /// Different values, of which none is what fresh memory holds.
 pub fn ramp(len: usize) -> Vec<u32> {
     (1..=len as u32).collect()

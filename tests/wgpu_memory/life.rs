@@ -7,7 +7,8 @@ use dacapo::prelude::*;
 use dacapo::wgpu::Wgpu;
 use dacapo::{Error, ErrorKind, Len, Result};
 
-use crate::support::{Add, Buf, add, eventually, resident};
+use crate::Resident;
+use crate::support::{Add, Buf, add, eventually};
 
 const LEN: usize = 3000;
 
@@ -55,6 +56,7 @@ fn round(device: &Device<Wgpu>, add: &Kernel<Add, Wgpu>, n: u32) -> Result<()> {
 /// Whatever is in flight when a device goes: everybody is told, nobody waits for ever, and until then nothing grows.
 #[test]
 fn a_busy_device_that_is_destroyed_tells_everybody_and_has_not_grown() {
+    let resident = Resident::alone();
     let theirs = crate::program!();
     let device = theirs.open();
     let add = add(&device);
@@ -78,14 +80,14 @@ fn a_busy_device_that_is_destroyed_tells_everybody_and_has_not_grown() {
         for _ in 0..3 {
             scope.spawn(live);
         }
+        // On a busy machine even the first round may take long.
+        let has_lived = eventually(|| rounds.load(Ordering::SeqCst) > 0);
         let started = Instant::now();
         // Once everything was as busy as it will be.
         std::thread::sleep(span() / 3);
-        let before = resident();
+        let before = resident.bytes();
         std::thread::sleep(span().saturating_sub(started.elapsed()));
-        let after = resident();
-        // On a busy machine even the first round may take that long.
-        let has_lived = eventually(|| rounds.load(Ordering::SeqCst) > 0);
+        let after = resident.bytes();
         destroyed.store(true, Ordering::SeqCst);
         theirs.device.destroy();
         assert!(after < before + (128 << 20), "{before} bytes, and {after} bytes later");
