@@ -15,6 +15,7 @@ pub(crate) mod element;
 pub(crate) mod encoder;
 pub(crate) mod footprint;
 pub(crate) mod graph;
+mod kept;
 pub(crate) mod landing;
 pub(crate) mod memory;
 pub(crate) mod notice;
@@ -93,6 +94,8 @@ pub(crate) struct Machine {
     pub(crate) me: Weak<Machine>,
     /// A poll found the driver's device gone: the next one would only find it again.
     gone: AtomicBool,
+    /// The program was shown what is wgpu's, and may have it still.
+    lent: AtomicBool,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
@@ -147,12 +150,12 @@ impl Device<Wgpu> {
     /// On a device that this library opened, its handlers of errors and of its loss are the library's: an error that no scope
     /// of the program's catches is a fault that poisons the device.
     pub fn wgpu_device(&self) -> &wgpu::Device {
-        &self.core.backend.machine.device
+        &self.core.backend.machine.lent().device
     }
 
     /// The queue of wgpu's, which runs what the program submits itself between what the library submits.
     pub fn wgpu_queue(&self) -> &wgpu::Queue {
-        &self.core.backend.machine.queue
+        &self.core.backend.machine.lent().queue
     }
 }
 
@@ -175,6 +178,7 @@ impl Machine {
         Ok(Machine {
             me: Weak::new(),
             gone: AtomicBool::new(false),
+            lent: AtomicBool::new(false),
             bytes: ByteKernels::load(&device, &codes)?,
             by_kernel: bytes::by_kernel(kind),
             nothing: WgpuMemory::new(nothing),
@@ -199,6 +203,17 @@ impl Machine {
             bind_groups: options.kept_bind_groups(),
             in_flight: options.most_in_flight() as u64,
         })
+    }
+
+    /// Notes that the program was shown what is wgpu's.
+    fn lent(&self) -> &Self {
+        // Relaxed, here and below: whoever lets go of the machine came after all who used it.
+        self.lent.store(true, Ordering::Relaxed);
+        self
+    }
+
+    fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::Relaxed)
     }
 
     /// What the starts of bindings are multiples of.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use wgpu::{Backends, DownlevelFlags, Features, PowerPreference};
 
-use super::scope;
 use super::select::{self, Wanted};
+use super::{kept, scope};
 use crate::backend::fault::Severity;
 use crate::backend::{Call, Fault};
 use crate::poison::Poison;
@@ -140,6 +140,10 @@ enum Whose {
 }
 
 impl Opened {
+    pub(super) fn is_ours(&self) -> bool {
+        self.whose == Whose::Ours
+    }
+
     /// Whether the device is lost or destroyed: the sticky fault that then poisons it.
     ///
     /// On a lost device wgpu drops most calls without a word: what it makes is invalid, what is submitted never runs. So
@@ -213,15 +217,16 @@ pub(crate) fn most_blocks(limits: &wgpu::Limits) -> u32 {
 fn ours(wanted: &Wanted, poison: &Arc<Poison>) -> Result<Opened, Fault> {
     let mut failures = String::new();
     for adapter in select::adapters(wanted).map_err(refused)? {
-        match request(&adapter, poison) {
-            Ok(opened) => return Ok(opened),
+        let kept = kept::take(&adapter.get_info());
+        match kept.map_or_else(|| request(&adapter), Ok) {
+            Ok((device, queue)) => return Ok(watched(device, queue, poison)),
             Err(error) => failures += &format!("; {}: {error}", select::describe(&adapter.get_info())),
         }
     }
     Err(refused(format!("no adapter opens a device{failures}")))
 }
 
-fn request(adapter: &wgpu::Adapter, poison: &Arc<Poison>) -> Result<Opened, wgpu::RequestDeviceError> {
+fn request(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("dacapo"),
         required_features: adapter.features() & useful(),
@@ -231,8 +236,11 @@ fn request(adapter: &wgpu::Adapter, poison: &Arc<Poison>) -> Result<Opened, wgpu
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
-    // Before any other call, so that nothing can go wrong unheard.
+    pollster::block_on(adapter.request_device(&descriptor))
+}
+
+/// A device of our own whose errors and loss poison it: before any other call, so that nothing can go wrong unheard.
+fn watched(device: wgpu::Device, queue: wgpu::Queue, poison: &Arc<Poison>) -> Opened {
     let (loss, stray) = (poison.clone(), poison.clone());
     device.set_device_lost_callback(move |reason, message| {
         loss.set(Fault::new(Call::Execute, Severity::Sticky, loss_message(reason, &message)));
@@ -241,7 +249,7 @@ fn request(adapter: &wgpu::Adapter, poison: &Arc<Poison>) -> Result<Opened, wgpu
         let message = format!("wgpu reports an error that no call of ours expected: {}", scope::text(&error));
         stray.set(Fault::new(Call::Execute, Severity::Sticky, message));
     }));
-    Ok(describe(device, queue, Whose::Ours, poison))
+    describe(device, queue, Whose::Ours, poison)
 }
 
 fn describe(device: wgpu::Device, queue: wgpu::Queue, whose: Whose, poison: &Arc<Poison>) -> Opened {

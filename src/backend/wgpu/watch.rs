@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::backend::wgpu::{Machine, worker};
+use crate::backend::wgpu::{Machine, kept, worker};
 use crate::backend::{Call, exit};
 
 /// Whether there is something to look for.
@@ -63,7 +63,7 @@ pub(crate) fn run(machine: Arc<Machine>) {
     watch(&machine);
     // The last owner of wgpu's queue waits for all that was submitted when it lets go.
     let _hold = exit::hold();
-    drop(machine);
+    kept::let_go(machine);
 }
 
 fn watch(machine: &Arc<Machine>) {

@@ -1,0 +1,48 @@
+//! Devices of wgpu's that nobody uses any more, kept for whoever opens the next one: where to destroy them can hang.
+//!
+//! NVIDIA's driver for Linux (seen with 580.159.04, by Vulkan alone as well) can deadlock where one thread of a process destroys a
+//! device while another one ends. The first waits, with a lock of the driver's held, for a thread of the driver's to end; that one
+//! spins until no other thread is at its end; and every thread that ever called Vulkan takes that lock at its end. What a
+//! program's threads do at their end is not ours to order, so that the only way is to destroy nothing. The price is what the driver
+//! needs for as many devices as were open at once; opened again, they are there at once.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wgpu::{AdapterInfo, Backend};
+
+use super::{Machine, scope};
+
+static KEPT: Mutex<Vec<(wgpu::Device, wgpu::Queue)>> = Mutex::new(Vec::new());
+
+/// A device on this adapter that was kept and is as good as new.
+pub(super) fn take(adapter: &AdapterInfo) -> Option<(wgpu::Device, wgpu::Queue)> {
+    let mut kept = KEPT.lock();
+    let index = kept.iter().position(|(device, _)| device.adapter_info() == *adapter)?;
+    let (device, queue) = kept.swap_remove(index);
+    drop(kept);
+    (!scope::is_lost(&device)).then_some((device, queue))
+}
+
+/// Lets go of all that is left of a device; of what is wgpu's, only if that may be destroyed.
+pub(super) fn let_go(machine: Arc<Machine>) {
+    let kept = is_to_be_kept(&machine).then(|| (machine.device.clone(), machine.queue.clone()));
+    // Before the next one finds it.
+    drop(machine);
+    KEPT.lock().extend(kept);
+}
+
+/// Whether the device can be opened again: nobody else ever had it, and it works.
+fn is_to_be_kept(machine: &Machine) -> bool {
+    deadlocks(&machine.device.adapter_info())
+        && machine.opened.is_ours()
+        && !machine.is_lent()
+        && !machine.poison.is_set()
+}
+
+/// Whether the driver is the one that is spoken of above.
+pub(super) fn deadlocks(adapter: &AdapterInfo) -> bool {
+    cfg!(target_os = "linux") && adapter.backend == Backend::Vulkan && adapter.driver == "NVIDIA"
+}
