@@ -142,3 +142,18 @@ fn a_device_that_is_dropped_in_flight_ends_its_work_first() {
     drop((x, stream, device));
     assert_eq!(within_long(future).unwrap().unwrap(), ramp(1 << 20));
 }
+
+/// All OpenGL adapters of one instance of wgpu's share a context, and wgpu panics where two threads use it at once.
+#[test]
+fn threads_open_devices_at_once_also_by_opengl() {
+    let opened = || {
+        // Where there is OpenGL, a name that nobody has looks at it, too.
+        open(WgpuOptions::new().adapter("no adapter has this name")).unwrap_err();
+        if let Ok(device) = open(WgpuOptions::new().backends(wgpu::Backends::GL)) {
+            let mut stream = device.stream().unwrap();
+            let x = written(&mut stream, &ramp(100));
+            assert_eq!(stream.read(&x).unwrap(), ramp(100));
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(|| (0..5).for_each(|_| opened()))));
+}

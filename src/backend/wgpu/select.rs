@@ -55,7 +55,10 @@ fn found(backends: Backends) -> Vec<wgpu::Adapter> {
     if backends.is_empty() {
         return Vec::new();
     }
-    pollster::block_on(instance(backends).enumerate_adapters(backends))
+    let kept = instance(backends);
+    // All OpenGL adapters of one instance share a context, and where two threads use it at once, wgpu panics.
+    let instance = if backends.contains(Backends::GL) { fresh(backends) } else { kept };
+    pollster::block_on(instance.enumerate_adapters(backends))
 }
 
 /// The instance of wgpu's for these interfaces, which this process makes once and keeps.
@@ -68,15 +71,19 @@ pub(super) fn instance(backends: Backends) -> wgpu::Instance {
     if let Some((_, instance)) = kept.iter().find(|(of, _)| *of == backends) {
         return instance.clone();
     }
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+    let instance = fresh(backends);
+    kept.push((backends, instance.clone()));
+    instance
+}
+
+fn fresh(backends: Backends) -> wgpu::Instance {
+    wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends,
         // Of wgpu's flags only the one that keeps an indirect dispatch within the limits: the validation of the driver's
         // interface, which debug builds ask for by default, prints.
         flags: InstanceFlags::VALIDATION_INDIRECT_CALL,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
-    });
-    kept.push((backends, instance.clone()));
-    instance
+    })
 }
 
 /// An adapter in messages.
