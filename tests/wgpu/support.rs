@@ -87,7 +87,7 @@ impl Program {
         let (device, queue) = pollster::block_on(adapter.request_device(descriptor)).unwrap();
         let info = adapter.get_info();
         if info.backend == wgpu::Backend::Vulkan && info.driver == "NVIDIA" {
-            // Never destroyed, since threads of other tests end meanwhile: as `WgpuOptions::parts` says, both at once can hang.
+            // Never destroyed, since threads of other tests end meanwhile: as `Wgpu` says, both at once can hang.
             std::mem::forget((device.clone(), queue.clone()));
         }
         let (errors, losses) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

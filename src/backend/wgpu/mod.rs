@@ -85,6 +85,14 @@ use upload::Chunks;
 use watch::Watch;
 
 /// The wgpu backend: GPUs of every maker, through Vulkan, Metal, DirectX 12 or OpenGL.
+///
+/// # Devices that come and go
+///
+/// NVIDIA's Vulkan driver for Linux (seen with 580.159.04, with and without wgpu) can hang a process for ever where one thread
+/// destroys a device while another thread ends that has called Vulkan. So a device that this library opened there, and that the
+/// program was shown nothing of (see [`Device::wgpu_device`]), is not destroyed when it is dropped: its memory is given back, and
+/// the next [`Device::open`] finds it. A program that brings [devices of its own](WgpuOptions::parts) had better have one, and
+/// keep it for as long as threads come and go.
 pub struct Wgpu {
     machine: Arc<Machine>,
 }
