@@ -15,15 +15,13 @@ use wgpu::{AdapterInfo, Backend};
 
 use super::{Machine, scope};
 
-static KEPT: Mutex<Vec<(wgpu::Device, wgpu::Queue)>> = Mutex::new(Vec::new());
+static KEPT: Kept = Kept(Mutex::new(Vec::new()));
+
+struct Kept(Mutex<Vec<(wgpu::Device, wgpu::Queue)>>);
 
 /// A device on this adapter that was kept and is as good as new.
 pub(super) fn take(adapter: &AdapterInfo) -> Option<(wgpu::Device, wgpu::Queue)> {
-    let mut kept = KEPT.lock();
-    let index = kept.iter().position(|(device, _)| device.adapter_info() == *adapter)?;
-    let (device, queue) = kept.swap_remove(index);
-    drop(kept);
-    (!scope::is_lost(&device)).then_some((device, queue))
+    KEPT.take(adapter)
 }
 
 /// Lets go of all that is left of a device; of what is wgpu's, only if that may be destroyed.
@@ -31,7 +29,17 @@ pub(super) fn let_go(machine: Arc<Machine>) {
     let kept = is_to_be_kept(&machine).then(|| (machine.device.clone(), machine.queue.clone()));
     // Before the next one finds it.
     drop(machine);
-    KEPT.lock().extend(kept);
+    KEPT.0.lock().extend(kept);
+}
+
+impl Kept {
+    fn take(&self, adapter: &AdapterInfo) -> Option<(wgpu::Device, wgpu::Queue)> {
+        let mut kept = self.0.lock();
+        let index = kept.iter().position(|(device, _)| device.adapter_info() == *adapter)?;
+        let (device, queue) = kept.swap_remove(index);
+        drop(kept);
+        (!scope::is_lost(&device)).then_some((device, queue))
+    }
 }
 
 /// Whether the device can be opened again: nobody else ever had it, and it works.
@@ -45,4 +53,25 @@ fn is_to_be_kept(machine: &Machine) -> bool {
 /// Whether the driver is the one that is spoken of above.
 pub(super) fn deadlocks(adapter: &AdapterInfo) -> bool {
     cfg!(target_os = "linux") && adapter.backend == Backend::Vulkan && adapter.driver == "NVIDIA"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody wants another adapter's device, one that somebody else has, or one that is lost.
+    #[test]
+    fn a_kept_device_is_found_once_by_its_adapter_unless_it_is_lost() {
+        let Some((device, queue, _)) = scope::tests::device() else { return };
+        let adapter = device.adapter_info();
+        let other = AdapterInfo { name: "another".to_owned(), ..adapter.clone() };
+        let kept = Kept(Mutex::new(vec![(device.clone(), queue.clone())]));
+        assert!(kept.take(&other).is_none());
+        let (taken, its) = kept.take(&adapter).unwrap();
+        assert!(taken == device && its == queue);
+        assert!(kept.take(&adapter).is_none());
+        kept.0.lock().push((taken, its));
+        device.destroy();
+        assert!(kept.take(&adapter).is_none());
+    }
 }

@@ -151,7 +151,7 @@ fn fault(call: Call, error: &wgpu::Error) -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::panic::resume_unwind;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -162,7 +162,7 @@ mod tests {
     use crate::backend::wgpu::select::{self, Wanted};
 
     /// A device, its queue, and how many errors went to its handler; `None` where there is no adapter and none is required.
-    fn device() -> Option<(wgpu::Device, wgpu::Queue, Arc<AtomicUsize>)> {
+    pub(crate) fn device() -> Option<(wgpu::Device, wgpu::Queue, Arc<AtomicUsize>)> {
         let adapter = match select::adapters(&Wanted::default()) {
             Ok(adapters) => adapters.into_iter().next()?,
             Err(missing) => {
