@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of its own")]
 
+#[path = "spares.rs"]
+mod spares;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,8 +14,13 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use dacapo::prelude::*;
-use dacapo::wgpu::{Wgpu, wgpu};
+use dacapo::wgpu::{
+    Wgpu,
+    wgpu::{self, InstanceFlags},
+};
 use dacapo::{DeviceOptions, Error, Len, Result};
+
+use spares::{Keep, Parts};
 
 pub type Buf<T> = Buffer<T, Wgpu>;
 
@@ -43,11 +51,13 @@ fn skip(error: &dyn std::fmt::Display) {
 
 /// A program's own device and queue, and how often each of its handlers was called.
 pub struct Program {
+    flags: InstanceFlags,
     adapter: wgpu::Adapter,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub errors: Arc<AtomicUsize>,
     pub losses: Arc<AtomicUsize>,
+    keep: Keep,
 }
 
 impl Program {
@@ -57,39 +67,31 @@ impl Program {
     }
 
     pub fn with(limits: impl FnOnce(wgpu::Limits) -> wgpu::Limits) -> Option<Self> {
-        Self::first(adapters(), limits)
+        Self::first(InstanceFlags::default(), limits)
     }
 
-    fn first(
-        adapters: Vec<wgpu::Adapter>,
-        limits: impl FnOnce(wgpu::Limits) -> wgpu::Limits,
-    ) -> Option<Self> {
-        let Some(adapter) = adapters.into_iter().next() else {
+    fn first(flags: InstanceFlags, limits: impl FnOnce(wgpu::Limits) -> wgpu::Limits) -> Option<Self> {
+        let Some(adapter) = adapters_of(flags).into_iter().next() else {
             skip(&"there is no adapter");
             return None;
         };
-        let descriptor =
-            wgpu::DeviceDescriptor { required_limits: limits(adapter.limits()), ..Default::default() };
-        Some(Self::on(adapter, &descriptor))
+        let limits = limits(adapter.limits());
+        Some(Self::of(spares::take(flags, &limits).unwrap_or_else(|| parts(flags, adapter, limits))))
     }
 
     /// On an instance with these flags.
-    pub fn flagged(flags: wgpu::InstanceFlags) -> Option<Self> {
-        Self::first(adapters_of(flags), |limits| limits)
+    pub fn flagged(flags: InstanceFlags) -> Option<Self> {
+        Self::first(flags, |limits| limits)
     }
 
     /// Another device of the same instance of wgpu.
     pub fn sibling(&self) -> Self {
-        Self::on(self.adapter.clone(), &wgpu::DeviceDescriptor::default())
+        Self::of(parts(self.flags, self.adapter.clone(), wgpu::Limits::default()))
     }
 
-    fn on(adapter: wgpu::Adapter, descriptor: &wgpu::DeviceDescriptor<'_>) -> Self {
-        let (device, queue) = pollster::block_on(adapter.request_device(descriptor)).unwrap();
-        let info = adapter.get_info();
-        if info.backend == wgpu::Backend::Vulkan && info.driver == "NVIDIA" {
-            // Never destroyed, since threads of other tests end meanwhile: as `Wgpu` says, both at once can hang.
-            std::mem::forget((device.clone(), queue.clone()));
-        }
+    fn of(parts: Parts) -> Self {
+        let keep = Keep::of(&parts);
+        let Parts { flags, adapter, device, queue } = parts;
         let (errors, losses) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (on_error, on_loss) = (errors.clone(), losses.clone());
         device.on_uncaptured_error(Arc::new(move |_: wgpu::Error| {
@@ -98,7 +100,12 @@ impl Program {
         device.set_device_lost_callback(move |_, _| {
             on_loss.fetch_add(1, SeqCst);
         });
-        Program { adapter, device, queue, errors, losses }
+        Program { flags, adapter, device, queue, errors, losses, keep }
+    }
+
+    /// Whether the device stays when no test uses it any more, so that a test must not want many.
+    pub fn stays(&self) -> bool {
+        self.keep.keeps()
     }
 
     /// The same device, of this library.
@@ -144,12 +151,18 @@ impl Program {
     }
 }
 
-/// The adapters that need no display.
-pub fn adapters() -> Vec<wgpu::Adapter> {
-    adapters_of(wgpu::InstanceFlags::default())
+fn parts(flags: InstanceFlags, adapter: wgpu::Adapter, required_limits: wgpu::Limits) -> Parts {
+    let descriptor = wgpu::DeviceDescriptor { required_limits, ..Default::default() };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+    Parts { flags, adapter, device, queue }
 }
 
-fn adapters_of(flags: wgpu::InstanceFlags) -> Vec<wgpu::Adapter> {
+/// The adapters that need no display.
+pub fn adapters() -> Vec<wgpu::Adapter> {
+    adapters_of(InstanceFlags::default())
+}
+
+fn adapters_of(flags: InstanceFlags) -> Vec<wgpu::Adapter> {
     let backends = wgpu::Backends::PRIMARY;
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends,
