@@ -116,6 +116,7 @@ fn a_device_that_is_dropped_in_a_long_run_is_gone_soon_and_breaks_nothing() {
         let mut x = written(&mut stream, &[0; 64]);
         run(&mut stream, &add, &mut x, LAUNCHES).unwrap();
         drop((x, stream, add, device));
+        let stays = program.stays();
         let Program { device, queue, errors, .. } = program;
         // The program's own device works on, with nothing of the library's in flight in the end.
         let idle = || device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty());
@@ -123,7 +124,7 @@ fn a_device_that_is_dropped_in_a_long_run_is_gone_soon_and_breaks_nothing() {
         drop((queue, device));
         assert_eq!(errors.load(SeqCst), 0);
         // Their handler goes with the device, of which nobody is left that owns it.
-        assert!(eventually(|| Arc::strong_count(&errors) == 1));
+        assert!(stays || eventually(|| Arc::strong_count(&errors) == 1));
     }
 }
 
