@@ -1,10 +1,12 @@
 //! Devices of wgpu's that nobody uses any more, kept for whoever opens the next one: where to destroy them can hang.
 //!
 //! NVIDIA's driver for Linux (seen with 580.159.04, by Vulkan alone as well) can deadlock where one thread of a process destroys a
-//! device while another one ends. The first waits, with a lock of the driver's held, for a thread of the driver's to end; that one
-//! spins until no other thread is at its end; and every thread that ever called Vulkan takes that lock at its end. What a
-//! program's threads do at their end is not ours to order, so that the only way is to destroy nothing. The price is what the driver
-//! needs for as many devices as were open at once; opened again, they are there at once.
+//! device while another one ends. The first holds a lock of the driver's, and waits for a thread of the driver's to end. That one
+//! spins until no other thread is at its end; and the other one, if it has called Vulkan, wants the lock before its end. When the
+//! threads of a program end is not ours to say, so that the only way is to destroy nothing.
+//!
+//! The price is what the driver needs, some 50 MiB and four threads a device, for as many devices as were ever open at once. Opened
+//! again, they are there at once.
 
 #![forbid(unsafe_code)]
 
