@@ -53,7 +53,8 @@ extern "C" fn stop() {
     if STOPPED.swap(true, Ordering::Relaxed) {
         return;
     }
-    if let Some(held) = DRIVER.try_write_for(LONGEST) {
-        std::mem::forget(held);
-    }
+    let Some(held) = DRIVER.try_write_for(LONGEST) else { return };
+    std::mem::forget(held);
+    #[cfg(feature = "wgpu")]
+    crate::backend::wgpu::kept::end(LONGEST);
 }

@@ -3,7 +3,10 @@
 //! Threads of tests end all the time, so that there none is destroyed at all. It is kept for the next test that wants such a one,
 //! since such a driver also has no room for a hundred.
 
-use std::sync::{Mutex, PoisonError};
+use std::ffi::c_int;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
 
 use dacapo::wgpu::wgpu::{self, Adapter, Device, InstanceFlags, Limits, Queue};
 
@@ -16,6 +19,8 @@ pub struct Parts {
 }
 
 static SPARES: Mutex<Vec<Parts>> = Mutex::new(Vec::new());
+/// Those that are of no use any more.
+static LOST: Mutex<Vec<Parts>> = Mutex::new(Vec::new());
 
 /// A device with these limits that a test is done with.
 pub fn take(flags: InstanceFlags, limits: &Limits) -> Option<Parts> {
@@ -32,6 +37,11 @@ impl Keep {
         let Parts { flags, adapter, device, queue } = parts;
         let info = adapter.get_info();
         let hangs = info.backend == wgpu::Backend::Vulkan && info.driver == "NVIDIA";
+        if hangs {
+            static ONCE: Once = Once::new();
+            // Now that the driver is there, so that this comes before whatever it does itself at the end.
+            ONCE.call_once(|| assert_eq!(atexit(destroy), 0));
+        }
         Keep(hangs.then(|| Parts {
             flags: *flags,
             adapter: adapter.clone(),
@@ -48,11 +58,27 @@ impl Keep {
 impl Drop for Keep {
     fn drop(&mut self) {
         let Some(parts) = self.0.take() else { return };
-        if is_lost(&parts.device) {
-            return std::mem::forget(parts);
-        }
-        SPARES.lock().unwrap_or_else(PoisonError::into_inner).push(parts);
+        let to = if is_lost(&parts.device) { &LOST } else { &SPARES };
+        to.lock().unwrap_or_else(PoisonError::into_inner).push(parts);
     }
+}
+
+unsafe extern "C" {
+    // SAFETY: declared as the C library has it; any function may be registered at any time.
+    safe fn atexit(function: extern "C" fn()) -> c_int;
+}
+
+/// At the end of the process no test ends any more, and threads of the driver's that are left may crash it.
+extern "C" fn destroy() {
+    let (done, destroyed) = channel();
+    let thread = std::thread::spawn(move || {
+        for parts in [&SPARES, &LOST] {
+            let parts = std::mem::take(&mut *parts.lock().unwrap_or_else(PoisonError::into_inner));
+            parts.into_iter().for_each(|parts| _ = done.send(drop(parts)));
+        }
+    });
+    while destroyed.recv_timeout(Duration::from_secs(2)).is_ok() {}
+    drop(thread);
 }
 
 fn is_lost(device: &Device) -> bool {

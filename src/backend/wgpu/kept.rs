@@ -6,11 +6,14 @@
 //! threads of a program end is not ours to say, so that the only way is to destroy nothing.
 //!
 //! The price is what the driver needs, some 50 MiB and four threads a device, for as many devices as were ever open at once. Opened
-//! again, they are there at once.
+//! again, they are there at once. Only at the end of the process are they destroyed, since the driver's threads may then outlive what
+//! they need: such a process crashed.
 
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use wgpu::{AdapterInfo, Backend};
@@ -32,6 +35,20 @@ pub(super) fn let_go(machine: Arc<Machine>) {
     // Before the next one finds it.
     drop(machine);
     KEPT.0.lock().extend(kept);
+}
+
+/// Destroys what is kept, at the end of the process: on a thread of its own, which is waited for no longer than so long a device,
+/// since a thread of the program's may be ending even now.
+pub(crate) fn end(longest: Duration) {
+    let Some(mut kept) = KEPT.0.try_lock_for(longest) else { return };
+    let devices = std::mem::take(&mut *kept);
+    drop(kept);
+    let (count, (done, destroyed)) = (devices.len(), channel());
+    let destroy = move || devices.into_iter().try_for_each(|device| done.send(drop(device)));
+    if count > 0 && std::thread::Builder::new().spawn(destroy).is_ok() {
+        // Whatever became of it, the process ends.
+        _ = (0..count).try_for_each(|_| destroyed.recv_timeout(longest));
+    }
 }
 
 impl Kept {

@@ -15,7 +15,7 @@ pub(crate) mod element;
 pub(crate) mod encoder;
 pub(crate) mod footprint;
 pub(crate) mod graph;
-mod kept;
+pub(crate) mod kept;
 pub(crate) mod landing;
 pub(crate) mod memory;
 pub(crate) mod notice;
