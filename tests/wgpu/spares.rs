@@ -74,7 +74,10 @@ extern "C" fn destroy() {
     let thread = std::thread::spawn(move || {
         for parts in [&SPARES, &LOST] {
             let parts = std::mem::take(&mut *parts.lock().unwrap_or_else(PoisonError::into_inner));
-            parts.into_iter().for_each(|parts| _ = done.send(drop(parts)));
+            for parts in parts {
+                drop(parts);
+                let _ = done.send(());
+            }
         }
     });
     while destroyed.recv_timeout(Duration::from_secs(2)).is_ok() {}

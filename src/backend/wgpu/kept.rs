@@ -44,7 +44,12 @@ pub(crate) fn end(longest: Duration) {
     let devices = std::mem::take(&mut *kept);
     drop(kept);
     let (count, (done, destroyed)) = (devices.len(), channel());
-    let destroy = move || devices.into_iter().try_for_each(|device| done.send(drop(device)));
+    let destroy = move || {
+        devices.into_iter().try_for_each(|device| {
+            drop(device);
+            done.send(())
+        })
+    };
     if count > 0 && std::thread::Builder::new().spawn(destroy).is_ok() {
         // Whatever became of it, the process ends.
         _ = (0..count).try_for_each(|_| destroyed.recv_timeout(longest));
