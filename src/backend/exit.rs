@@ -22,12 +22,11 @@ pub(crate) fn hold() -> RwLockReadGuard<'static, ()> {
     DRIVER.read()
 }
 
-/// From here on, the end of the process waits for [`hold`]s first. After the driver was initialised, so that this comes
-/// before whatever the driver does at the end.
-pub(crate) fn prepare() {
-    static ONCE: Once = Once::new();
+/// From here on, the end of the process waits for [`hold`]s first. After a driver was initialised, so that this comes
+/// before whatever that driver does at the end; `driver` is the driver's own.
+pub(crate) fn prepare(driver: &Once) {
     // Where there is no room for it, the process ends as it would without.
-    ONCE.call_once(|| _ = atexit(stop));
+    driver.call_once(|| _ = atexit(stop));
 }
 
 /// [`prepare`], once more: of a library that was loaded since, the end of the process would else come first, under threads

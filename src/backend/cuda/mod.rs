@@ -33,7 +33,7 @@ pub(crate) mod text;
 pub(crate) mod view;
 pub(crate) mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
@@ -265,11 +265,12 @@ impl Driver for Cuda {
     type Exec = CudaExec;
 
     fn open(options: &CudaOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
+        static DRIVER: Once = Once::new();
         let context = match &options.context {
             Some(theirs) => Context::shared(theirs)?,
             None => Context::open(options.ordinal)?,
         };
-        exit::prepare();
+        exit::prepare(&DRIVER);
         let limits = context.limits()?;
         let fill = Fill::load(&context)?;
         let store = Store::new(&context)?;

@@ -44,7 +44,7 @@ pub(crate) mod words;
 pub(crate) mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -169,8 +169,9 @@ impl Device<Wgpu> {
 
 impl Machine {
     fn open(options: &WgpuOptions, poison: &Arc<Poison>) -> Result<Self, Fault> {
+        static DRIVER: Once = Once::new();
         let opened = open::open(options, poison)?;
-        exit::prepare();
+        exit::prepare(&DRIVER);
         let (device, queue, limits) = (opened.device.clone(), opened.queue.clone(), opened.limits.clone());
         let kind = device.adapter_info().device_type;
         let pace = Pace::of(kind);
