@@ -48,31 +48,11 @@ const USAGES: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::COPY_SRC)
     .union(BufferUsages::COPY_DST);
 
-/// What makes rows possible, and is taken where it is there.
-const WISHES: Features =
-    Features::IMMEDIATES.union(Features::TIMESTAMP_QUERY).union(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
-
 impl Gpu {
-    /// The first choice of the machine.
-    pub fn open() -> Result<Self, String> {
-        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-        descriptor.backends = wgpu::Backends::PRIMARY;
-        let power_preference = wgpu::PowerPreference::HighPerformance;
-        let options = wgpu::RequestAdapterOptions { power_preference, ..Default::default() };
-        let adapter = pollster::block_on(wgpu::Instance::new(descriptor).request_adapter(&options));
-        let adapter = adapter.map_err(|error| error.to_string())?;
-        let info = adapter.get_info();
-        let (required_features, required_limits) = (adapter.features() & WISHES, adapter.limits());
-        let wanted = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
-        let (device, queue) =
-            pollster::block_on(adapter.request_device(&wanted)).map_err(|error| error.to_string())?;
-        let pretends = info.device_type == wgpu::DeviceType::Cpu;
-        Ok(Gpu {
-            device,
-            queue,
-            name: format!("{} ({} {})", info.name, info.driver, info.driver_info),
-            pretends,
-        })
+    pub fn new(device: Device, queue: Queue) -> Self {
+        let info = device.adapter_info();
+        let name = format!("{} ({} {})", info.name, info.driver, info.driver_info);
+        Gpu { device, queue, name, pretends: info.device_type == wgpu::DeviceType::Cpu }
     }
 
     pub fn buffer(&self, bytes: u64) -> Buffer {

@@ -1,15 +1,16 @@
-//! Ours against wgpu's own calls, on one device, in one process.
+//! Ours against wgpu's own calls, on one GPU, in one process.
 //!
-//! **Measured.** Chains of a kernel that adds one to each of 64 floats on their way from one buffer to another, with
-//! blocks of 256 threads, so that each dispatch waits for the one before it: their enqueueing, and the time until the
-//! end of the wait for them. By hand in the two ways that programs are written: (a) a bind group made for each dispatch, and
-//! (b) bind groups made once and encoded again; both submit as often as is best for (b) on this machine, which is looked for
-//! first. Ours as launches, with kept bind groups and without, and as replays, which decide themselves when to submit; what
-//! launches come to is submitted by a thread of the library's, so that they use a second core, which (a) and (b) do not. The
-//! **control** is a chain over so many floats that the memory is all that counts. Then chains that come in bursts, what recording
-//! costs, waits and reads; and what the library's design rests on: parts of a submit, buffers or ranges of one page, immediates
-//! or uniforms, changes of state, and what leaves the pass. Results are counted after each turn. The device's own time is
-//! taken by timestamps around one submit of all, where it has them.
+//! **Measured.** On a device that the library opened; launches that keep no bind groups, on another one of the same
+//! GPU. Chains of a kernel that adds one to each of 64 floats on their way from one buffer to another, with blocks of
+//! 256 threads, so that each dispatch waits for the one before it: their enqueueing, and the time until the end of the
+//! wait for them. By hand in the two ways that programs are written: (a) a bind group made for each dispatch, and (b)
+//! bind groups made once and encoded again; both submit as often as is best for (b) on this machine, which is looked
+//! for first. Ours as launches, with kept bind groups and without, and as replays, which decide themselves when to
+//! submit; what launches come to is submitted by a thread of the library's, so that they use a second core, which (a)
+//! and (b) do not. The **control** is a chain over so many floats that the memory is all that counts. Then chains that
+//! come in bursts, what recording costs, waits and reads; and what the library's design rests on: parts of a submit,
+//! buffers or ranges of one page, immediates or uniforms, changes of state, and what leaves the pass. Results are
+//! counted after each turn. The device's own time is taken by timestamps around one submit of all, where it has them.
 //!
 //! **How it can mislead.** A device that is a processor shares its cores with who encodes, so that overlapping the two gains
 //! nothing there, and a busy neighbour makes both slower. A graphics card raises its clocks with work, and the host's
@@ -40,16 +41,13 @@ use schedule::Schedule;
 use support::is_smoke;
 
 fn main() {
-    let gpu = match Gpu::open() {
-        Ok(gpu) => gpu,
-        Err(error) => return println!("not measured: {error}"),
-    };
-    println!("{}", gpu.name);
-    let kernels = Kernels::new(&gpu);
-    let library = match Library::new(&gpu) {
+    let library = match Library::new() {
         Ok(library) => library,
         Err(error) => return println!("not measured: {error}"),
     };
+    let gpu = library.gpu();
+    println!("{}", gpu.name);
+    let kernels = Kernels::new(&gpu);
     warm(&gpu, &kernels);
     if wanted("chains") {
         for nodes in [150, 1000, 5000].map(nodes) {

@@ -10,9 +10,9 @@ use crate::measure::Side;
 
 type Next = Kernel<(In<f32>, Out<f32>), Wgpu>;
 
-/// The library on the device of the other side.
+/// The library on devices that it opened itself.
 pub struct Library {
-    /// With the usual options.
+    /// With the usual options. The hand-written side is on this one too.
     usual: Device<Wgpu>,
     /// Where every launch makes a bind group.
     uncached: Device<Wgpu>,
@@ -30,10 +30,14 @@ pub struct Ours {
 }
 
 impl Library {
-    pub fn new(gpu: &Gpu) -> Result<Self, Error> {
-        let parts = || WgpuOptions::new().parts(gpu.device.clone(), gpu.queue.clone());
+    pub fn new() -> Result<Self, Error> {
         let open = |options| Device::open(DeviceOptions::new().backend(options));
-        Ok(Library { usual: open(parts())?, uncached: open(parts().bind_groups(0))? })
+        Ok(Library { usual: open(WgpuOptions::new())?, uncached: open(WgpuOptions::new().bind_groups(0))? })
+    }
+
+    /// The device of wgpu's below, for the hand-written side.
+    pub fn gpu(&self) -> Gpu {
+        Gpu::new(self.usual.wgpu_device().clone(), self.usual.wgpu_queue().clone())
     }
 
     /// Launches, with kept bind groups.

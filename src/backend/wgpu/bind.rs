@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::backend::wgpu::Machine;
 use crate::backend::wgpu::code::WgpuCode;
 use crate::backend::wgpu::memory::WgpuMemory;
-use crate::backend::wgpu::scope::scoped_briefly;
+use crate::backend::wgpu::scope::{listening, scoped_briefly};
 use crate::backend::{Call, Fault};
 
 /// A range of a buffer, as a bind group has it.
@@ -77,7 +77,11 @@ impl Groups {
 fn make(machine: &Machine, code: &WgpuCode, ranges: &[Bound<'_>]) -> Result<wgpu::BindGroup, Fault> {
     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = ranges.iter().enumerate().map(entry).collect();
     let descriptor = wgpu::BindGroupDescriptor { label: None, layout: &code.layout, entries: &entries };
-    scoped_briefly(&machine.device, Call::Launch, || machine.device.create_bind_group(&descriptor))
+    let make = || machine.device.create_bind_group(&descriptor);
+    match machine.hears_errors() {
+        true => listening(Call::Launch, make),
+        false => scoped_briefly(&machine.device, Call::Launch, make),
+    }
 }
 
 fn entry<'r>((binding, range): (usize, &Bound<'r>)) -> wgpu::BindGroupEntry<'r> {

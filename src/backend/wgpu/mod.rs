@@ -225,6 +225,11 @@ impl Machine {
         self.lent.load(Ordering::Relaxed)
     }
 
+    /// Whether the device's handler of errors is ours.
+    pub(crate) fn hears_errors(&self) -> bool {
+        self.opened.is_ours()
+    }
+
     /// What the starts of bindings are multiples of.
     pub(crate) fn alignment(&self) -> u64 {
         u64::from(self.limits.min_storage_buffer_offset_alignment).max(memory::WORD)

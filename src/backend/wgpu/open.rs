@@ -249,6 +249,7 @@ fn watched(device: wgpu::Device, queue: wgpu::Queue, poison: &Arc<Poison>) -> Op
         loss.set(Fault::new(Call::Execute, Severity::Sticky, loss_message(reason, &message)));
     });
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        let Some(error) = scope::heard(error) else { return };
         let message = format!("wgpu reports an error that no call of ours expected: {}", scope::text(&error));
         stray.set(Fault::new(Call::Execute, Severity::Sticky, message));
     }));

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
@@ -55,6 +56,58 @@ pub(crate) fn scoped_briefly<T>(
     match memory.or(validation) {
         Some(error) => Err(fault(call, &error)),
         None => Ok(value),
+    }
+}
+
+thread_local! {
+    /// The first error of the call that this thread has under way, where its handler is ours.
+    static HEARD: RefCell<Heard> = const { RefCell::new(Heard::Nobody) };
+}
+
+enum Heard {
+    /// No call listens.
+    Nobody,
+    Nothing,
+    Error(wgpu::Error),
+}
+
+/// [`scoped_briefly`] on a device whose handler of errors passes them to [`heard`]: without scopes, two of which cost a fifth of
+/// what a bind group does.
+pub(crate) fn listening<T>(call: Call, f: impl FnOnce() -> T) -> Result<T, Fault> {
+    /// Also if `f` panics, nobody listens any more.
+    struct Listening;
+
+    impl Drop for Listening {
+        fn drop(&mut self) {
+            HEARD.set(Heard::Nobody);
+        }
+    }
+
+    HEARD.set(Heard::Nothing);
+    let _listening = Listening;
+    let value = f();
+    match HEARD.take() {
+        Heard::Error(error) => Err(fault(call, &error)),
+        Heard::Nobody | Heard::Nothing => Ok(value),
+    }
+}
+
+/// Hands an error to the call of this thread that [listens](listening), which wgpu is inside of; returns it if there is none.
+pub(crate) fn heard(error: wgpu::Error) -> Option<wgpu::Error> {
+    HEARD.with_borrow_mut(|heard| match heard {
+        Heard::Nobody => Some(error),
+        Heard::Nothing => {
+            *heard = Heard::Error(error);
+            None
+        }
+        // The root comes first.
+        Heard::Error(_) => None,
+    })
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Heard::Nobody
     }
 }
 
@@ -217,6 +270,32 @@ pub(super) mod tests {
         assert!(scoped(&device, Call::Load, || ()).is_ok());
         drop(buffer(&device, wgpu::BufferUsages::empty()));
         assert_eq!(strays.load(SeqCst), 1, "the program's error went to the program's handler");
+    }
+
+    /// An error that a launch caused, and nobody heard, would be taken for one of the device.
+    #[test]
+    fn a_handler_of_ours_tells_the_call_that_is_under_way() {
+        let Some((device, _, strays)) = device() else { return };
+        let stray = strays.clone();
+        device.on_uncaptured_error(Arc::new(move |error| {
+            stray.fetch_add(heard(error).iter().count(), SeqCst);
+        }));
+        let refused = || drop(buffer(&device, wgpu::BufferUsages::empty()));
+        for _ in 0..2 {
+            let fault = listening(Call::Launch, refused).unwrap_err();
+            assert_eq!((fault.call(), fault.is_sticky()), (Call::Launch, false));
+            assert!(fault.message().starts_with("In Device::create_buffer: "), "{fault}");
+            assert_eq!(listening(Call::Launch, || 7).unwrap(), 7);
+        }
+        assert_eq!(strays.load(SeqCst), 0);
+        // Not of this call: of another thread, after it, or after its panic.
+        listening(Call::Launch, || std::thread::scope(|scope| scope.spawn(refused).join().unwrap())).unwrap();
+        refused();
+        let panicking = AssertUnwindSafe(|| listening(Call::Launch, || resume_unwind(Box::new(5u8))));
+        let panicked: Result<Result<(), Fault>, _> = catch_unwind(panicking);
+        assert!(panicked.is_err());
+        refused();
+        assert_eq!(strays.load(SeqCst), 3);
     }
 
     /// wgpu says nothing on a lost device, so that everything seems to work.
