@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use dacapo::prelude::*;
 use dacapo::wgpu::{Wgpu, wgpu};
 use dacapo::{Error, Result};
 
-use crate::support::{Add, Buf, Program, add, eventually, written};
+use crate::support::{Add, Buf, LONG, Program, add, eventually, written};
 
 /// On every kind of device more than two submissions have, and not a multiple of one.
 const LAUNCHES: u32 = 4100;
@@ -125,6 +127,31 @@ fn a_device_that_is_dropped_in_a_long_run_is_gone_soon_and_breaks_nothing() {
         assert_eq!(errors.load(SeqCst), 0);
         // Their handler goes with the device, of which nobody is left that owns it.
         assert!(stays || eventually(|| Arc::strong_count(&errors) == 1));
+    }
+}
+
+/// The callback runs inside a submission of what it lets go of, and waited for that.
+#[test]
+fn a_device_that_a_callback_of_the_programs_drops_has_run_what_it_was_given() {
+    for round in 0..24 {
+        let program = crate::program!();
+        let device = program.open();
+        let (add, mut stream) = (add(&device), device.stream().unwrap());
+        let theirs = program.buffer(&[0; 64]);
+        let mut x = Buffer::<u32, Wgpu>::from_wgpu(&mut stream, theirs.clone()).unwrap();
+        let launches = [3, LAUNCHES][round % 2];
+        run(&mut stream, &add, &mut x, launches).unwrap();
+        // Different moments between two looks of the thread that submits what is left over.
+        std::thread::sleep(Duration::from_micros(round as u64 * 97));
+        let (sender, receiver) = channel();
+        program.queue.submit([]);
+        program.queue.on_submitted_work_done(move || {
+            drop((x, stream, add, device));
+            sender.send(()).unwrap();
+        });
+        receiver.recv_timeout(LONG).unwrap();
+        assert!(eventually(|| program.words(&theirs) == [launches; 64]));
+        assert_eq!(program.errors(), 0);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::backend::wgpu::queue::Shared;
 use crate::backend::wgpu::scope::scoped;
 use crate::backend::wgpu::stamp::Reading;
 use crate::backend::{Call, Fault, exit};
-use crate::callback::{self, OnDevice};
+use crate::callback::OnDevice;
 
 /// The parcels of a device that are to be sent.
 pub(crate) struct Outbox {
@@ -81,8 +81,7 @@ impl Outbox {
     /// Leaves a parcel to the device's thread; returns it if there is none, or it does not keep up.
     pub(crate) fn leave(self: &Arc<Self>, machine: &Arc<Machine>, parcel: Parcel) -> Option<Parcel> {
         let mut waiting = self.waiting.lock();
-        // Who sends may be below us on this thread's stack, and calls back the program.
-        if !callback::inside() && (waiting.ended || waiting.parcels.len() >= MOST) {
+        if waiting.ended || waiting.parcels.len() >= MOST {
             return Some(parcel);
         }
         waiting.has_thread = waiting.has_thread || self.start().is_ok();
@@ -139,7 +138,6 @@ impl Outbox {
                 return true;
             }
             if waiting.ended {
-                waiting.has_thread = false;
                 return false;
             }
             drop(waiting);

@@ -23,13 +23,13 @@ use crate::backend::wgpu::stamp::Reading;
 use crate::backend::wgpu::steps::Steps;
 use crate::backend::wgpu::{Machine, Wgpu, worker};
 use crate::backend::{Command, Fault, Spares, Submitter};
-use crate::callback;
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::order::Mark;
 use crate::readback::Readback;
 
-/// A slot's queue. Dropping it waits for nothing: what it has in flight keeps what it needs.
+/// A slot's queue. It goes with its device, and does nothing then: whoever lets go of that may be a callback inside a
+/// submission of this very slot. The watch thread submits what is left, and closes the slot.
 pub struct WgpuQueue {
     pub(crate) shared: Arc<Shared>,
     pub(crate) spares: Arc<Spares<Wgpu>>,
@@ -81,6 +81,7 @@ pub(crate) struct State {
     /// Whether the slot's thread has work: until it is done with all, everything that comes joins the backlog.
     pub(crate) behind: bool,
     pub(crate) worker: Worker,
+    /// Whether the slot's thread ends when it has no more work.
     pub(crate) closed: bool,
 }
 
@@ -262,17 +263,6 @@ impl WgpuQueue {
     }
 }
 
-impl Drop for WgpuQueue {
-    /// What is queued still runs.
-    fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        self.shared.flush(&self.machine, &mut state, When::InTurn);
-        state.closed = true;
-        drop(state);
-        self.shared.moved.notify_all();
-    }
-}
-
 impl State {
     /// Takes what was encoded.
     fn pack(&mut self, shared: Arc<Shared>, notice: Arc<Notice>) -> Parcel {
@@ -381,10 +371,16 @@ impl Shared {
     /// Submits what was encoded, for the watch thread, if some of it was there when that looked last or nothing came since: else
     /// somebody is encoding, submits by himself when it is enough, and must not be made to wait.
     pub(crate) fn flush_old(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State) {
-        if state.flushed < state.seen || state.encoded == state.seen {
+        if state.closed || state.flushed < state.seen || state.encoded == state.seen {
             self.flush(machine, state, When::Now);
         }
         state.seen = state.encoded;
+    }
+
+    /// Nothing more will come: lets the slot's thread end when it has no more work.
+    pub(crate) fn close(&self, state: &mut State) {
+        state.closed = true;
+        self.moved.notify_all();
     }
 
     /// Submits all that was encoded.
@@ -400,7 +396,7 @@ impl Shared {
             machine.arrivals.push(Arrival::Done(self.clone(), upto));
             return;
         }
-        let is_worth_it = state.encoder.weight >= Pace::WORTH || callback::inside();
+        let is_worth_it = state.encoder.weight >= Pace::WORTH;
         let notice = self.notice(machine, state, stamps);
         let mut parcel = state.pack(self.clone(), notice);
         if when == When::InTurn && is_worth_it {

@@ -95,10 +95,14 @@ fn watch(machine: &Arc<Machine>) {
 fn look(machine: &Arc<Machine>) -> bool {
     let _hold = exit::hold();
     let queues = machine.queues.lock().clone();
-    let lost = machine.poison.error().map(Arc::new);
+    let (lost, has_ended) = (machine.poison.error().map(Arc::new), machine.watch.has_ended());
     for queue in &queues {
         let mut state = queue.state.lock();
+        if has_ended {
+            queue.close(&mut state);
+        }
         match &lost {
+            None => queue.flush_old(machine, &mut state),
             Some(lost) => {
                 let (flights, tasks) = (take(&mut state.flights), take(&mut state.backlog));
                 drop(state);
@@ -106,7 +110,6 @@ fn look(machine: &Arc<Machine>) -> bool {
                 flights.into_iter().for_each(|flight| flight.fail(lost));
                 tasks.into_iter().for_each(|task| worker::give_up(task, lost));
             }
-            None => queue.flush_old(machine, &mut state),
         }
     }
     let departed = take(&mut *machine.departed.lock());
