@@ -88,8 +88,9 @@ impl WgpuOptions {
     /// more than drawing had better be given those of its adapter.
     ///
     /// The library polls the device and submits to its queue, inside which wgpu runs the callbacks of whoever has some
-    /// waiting: those of the program's must not panic, nor call this library other than by dropping what is of it, and an
-    /// error of wgpu's that one of them causes is taken for the library's.
+    /// waiting, also on threads of the library's: those of the program's must not panic, nor wait for a lock that anybody
+    /// holds while he calls this library, nor call it other than by dropping what is of it. An error of wgpu's that one of
+    /// them causes is taken for the library's.
     ///
     /// What the library has of the device goes a moment after the last of its own devices, streams and buffers on it, on a thread
     /// of the library's. On one driver that is better not the end of the device: see [`Wgpu`](crate::wgpu::Wgpu).
