@@ -184,6 +184,13 @@ pub(crate) struct Lane {
     pub(crate) drops: DropQueue<Kept>,
 }
 
+impl<B: Backend> Slot<B> {
+    #[inline]
+    pub(crate) fn lane(&self) -> MutexGuard<'_, Lane> {
+        self.lane.lock()
+    }
+}
+
 impl<B: Backend> DeviceCore<B> {
     pub(crate) fn slot(&self, index: u32) -> &Slot<B> {
         #[allow(
@@ -194,7 +201,7 @@ impl<B: Backend> DeviceCore<B> {
     }
 
     pub(crate) fn lane(&self, slot: u32) -> MutexGuard<'_, Lane> {
-        self.slot(slot).lane.lock()
+        self.slot(slot).lane()
     }
 
     /// Whether the operation is done.

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::hint::cold_path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +17,9 @@ use crate::error::{Error, Result};
 use crate::fresh::{self, Fresh};
 use crate::graph::Graph;
 use crate::guest::{self, Guest};
-use crate::kernel::args::{elements, lengths};
-use crate::kernel::check::Facts;
-use crate::kernel::signature::{ParamKind, Role};
-use crate::kernel::{Args, Blocks, Element, Kernel, Signature, blocks};
+use crate::kernel::args::UsesOf;
+use crate::kernel::{Args, Blocks, Element, Kernel, Signature};
+use crate::launch::Launch;
 use crate::layout::Layout;
 use crate::phase::CanWait;
 use crate::profile::{self, Profile};
@@ -105,58 +103,18 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         args: A,
     ) -> Result<()> {
         let mut route = self.route("launch")?;
-        let (grid, counts) = grid.parts();
-        let is_indirect = counts.is_some();
-        let refusal = counts.as_ref().and_then(|counts| blocks::refusal(kernel, counts));
-        let mut problem = route.gather("launch", |into| {
+        let mut uses = UsesOf::new();
+        let problem = route.gather("launch", &mut uses, |into| {
             args.gather(into);
             kernel.states.iter().for_each(|state| into.state(state));
-            counts.into_iter().for_each(|counts| into.counts(counts));
+            grid.counts().into_iter().for_each(|counts| into.named(counts));
         });
-        problem = problem.or_else(|| refusal.map(Box::new));
-        let params = <S as crate::kernel::signature::sealed::Signature>::PARAMS;
-        let of = &mut *route.core;
-        lengths(params, &of.uses, &of.tables, &mut of.scalars);
-        let loaded = &kernel.loaded;
-        let device = &route.core.device;
-        if loaded.device != device.id {
-            cold_path();
-            let (expected, found) = (device.id, loaded.device);
-            let error = Error::WrongDevice { operation: "launch", object: "kernel", expected, found };
-            problem = Some(Box::new(error));
+        let (is_indirect, grid) = (grid.counts().is_some(), grid.grid());
+        let launch = Launch { kernel: &kernel.loaded, checks: &kernel.checks, grid, is_indirect };
+        match launch.perform(&mut route, &uses, problem) {
+            None => Ok(()),
+            Some(problem) => Err(*problem),
         }
-        problem = problem.or_else(|| route.core.tables.problem(&loaded.name).map(Box::new));
-        let extent = match grid.resolve(&loaded.name, loaded.block, &device.limits) {
-            Ok(None) if problem.is_none() => return Ok(()),
-            Ok(extent) => extent,
-            Err(error) => {
-                cold_path();
-                problem.get_or_insert_with(|| Box::new(error));
-                None
-            }
-        };
-        let extent = extent.unwrap_or_else(crate::kernel::Extent::nothing);
-        if problem.is_none() && !is_indirect && B::runs_in_chunks(&loaded.code) {
-            let buffers = params.iter().filter_map(ParamKind::buffer);
-            // Tables are not among the uses yet.
-            let buffers = buffers.filter(|param| param.role != Role::Table);
-            let bytes = route.core.uses.iter().map(|used| used.end - used.start);
-            let chunkable = blocks::chunkable(&loaded.name, buffers.zip(bytes), extent.outer());
-            problem = chunkable.err().map(Box::new);
-        }
-        if problem.is_none() && !kernel.checks.is_empty() {
-            cold_path();
-            let of = &*route.core;
-            let length = |param| elements(params, param, &of.uses, &of.tables);
-            let facts = Facts::new(&length, &of.scalars);
-            problem = kernel.checks.run(&loaded.name, extent, facts).err().map(Box::new);
-        }
-        let kernel = loaded.clone();
-        let job = match is_indirect {
-            false => What::Launch { kernel, extent },
-            true => What::LaunchIndirect { kernel, params },
-        };
-        route.perform("launch", Job(job), Kind::Plain, problem).map(drop)
     }
 
     /// Copies all elements of `from` to `to`.
@@ -172,7 +130,8 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         let (from, to) = (from.source(), to.target());
         let mut route = self.route("copy")?;
         let mut problem = mismatch("copy", from.len(), to.len()).map(Box::new);
-        let gathered = route.gather("copy", |into| {
+        let mut uses = UsesOf::new();
+        let gathered = route.gather("copy", &mut uses, |into| {
             into.buffer(from, Access::Read);
             into.buffer(to, Access::Write);
         });
@@ -180,7 +139,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
         if to.is_empty() && problem.is_none() {
             return Ok(());
         }
-        route.perform("copy", Job(What::Copy), Kind::Plain, problem).map(drop)
+        route.perform("copy", &uses, Job(What::Copy), Kind::Plain, problem).map(drop)
     }
 
     /// Sets every element of `to` to `value`.
@@ -190,14 +149,15 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     fn fill<T: Element, D: Target<B, Element = T>>(&mut self, to: D, value: T) -> Result<()> {
         let to = to.target();
         let mut route = self.route("fill")?;
-        let problem = route.gather("fill", |into| {
+        let mut uses = UsesOf::new();
+        let problem = route.gather("fill", &mut uses, |into| {
             into.buffer(to, Access::Write);
             into.scalar(value);
         });
         if to.is_empty() && problem.is_none() {
             return Ok(());
         }
-        route.perform("fill", Job(What::Fill), Kind::Plain, problem).map(drop)
+        route.perform("fill", &uses, Job(What::Fill), Kind::Plain, problem).map(drop)
     }
 
     /// Writes all of `data` to `to`, which has as many elements.
@@ -246,7 +206,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     fn host_call(&mut self, call: impl FnMut() + Send + 'static) -> Result<()> {
         let mut route = self.route("host_call")?;
         let job = Job(What::HostCall { call: Arc::new(Mutex::new(call)) });
-        route.perform("host_call", job, Kind::Barrier, None).map(drop)
+        route.perform("host_call", &[], job, Kind::Barrier, None).map(drop)
     }
 
     /// [`host_call`](Enqueue::host_call), ordered only by the buffers that it names. A panic inside taints those that
@@ -256,9 +216,10 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// As for [`launch`](Enqueue::launch); it is not called, and what it was to write is tainted.
     fn host_call_with(&mut self, touches: Touches<'_, B>, call: impl FnMut() + Send + 'static) -> Result<()> {
         let mut route = self.route("host_call")?;
-        let problem = route.gather("host_call", |into| touches.gather(into));
+        let mut uses = UsesOf::new();
+        let problem = route.gather("host_call", &mut uses, |into| touches.gather(into));
         let job = Job(What::HostCall { call: Arc::new(Mutex::new(call)) });
-        route.perform("host_call", job, Kind::Plain, problem).map(drop)
+        route.perform("host_call", &uses, job, Kind::Plain, problem).map(drop)
     }
 
     /// Makes `graph` part of what this stream does: replays it, or, while recording, records its nodes.

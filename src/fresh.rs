@@ -10,6 +10,7 @@ use crate::capture::recorder::Kind;
 use crate::device::Zeroing;
 use crate::error::{Error, Result};
 use crate::kernel::Element;
+use crate::kernel::args::UsesOf;
 use crate::memory::Reserved;
 use crate::memory::allocation::Allocation;
 use crate::order::{Mark, Marks};
@@ -61,13 +62,14 @@ pub(crate) fn allocate<T: Element, B: Backend>(
     };
     let buffer = Buffer::new(alloc, len);
     if is_zeroed && bytes > 0 {
-        route.gather("alloc", |into| {
+        let mut uses = UsesOf::new();
+        route.gather("alloc", &mut uses, |into| {
             into.buffer(buffer.as_slice(), Access::Write);
             into.scalar(0u8);
         });
         // What the user asked to be zeroed may be left out where nobody can tell; under `Always`, nothing is.
         let kind = if always { Kind::Plain } else { Kind::Zeroing };
-        route.perform("alloc", Job(Work::Fill), kind, None)?;
+        route.perform("alloc", &uses, Job(Work::Fill), kind, None)?;
     }
     Ok(buffer)
 }

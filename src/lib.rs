@@ -104,6 +104,7 @@ mod fresh;
 mod graph;
 mod guest;
 mod kernel;
+mod launch;
 mod layout;
 mod memory;
 mod one_thread;

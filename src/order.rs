@@ -54,6 +54,16 @@ impl Marks {
         other.iter().filter(|mark| mark.slot != slot).for_each(|mark| self.add(mark));
     }
 
+    /// Whether there are none but of `slot`.
+    #[inline]
+    fn are_of(&self, slot: u32) -> bool {
+        match self.0.as_slice() {
+            [] => true,
+            [only] => only.slot == slot,
+            _ => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn set(&mut self, mark: Mark) {
         if let [only] = self.0.as_mut_slice() {
@@ -122,20 +132,37 @@ impl Uses {
         }
     }
 
-    /// Writes down a use of `range`, and adds to `waits` what it must wait for on other slots than its own.
+    /// Writes down a use of `range`, and adds to `waits` what it must wait for on other slots than its own. `passed` is asked
+    /// only now and then.
     #[inline]
-    pub(crate) fn meet(&mut self, range: Range<usize>, access: Access, mark: Mark, waits: &mut Marks) {
+    pub(crate) fn meet(
+        &mut self,
+        range: Range<usize>,
+        access: Access,
+        mark: Mark,
+        waits: &mut Marks,
+        passed: impl Fn(Mark) -> bool,
+    ) {
         if let [only] = self.segments.as_mut_slice()
             && only.range == range
+            && only.is_of(mark.slot)
         {
-            waits.extend_from_others(mark.slot, &only.writes);
-            if access.writes() {
-                waits.extend_from_others(mark.slot, &only.reads);
-            }
             only.note(access, mark);
             return;
         }
-        self.collect(&range, access, waits);
+        self.meet_others(range, access, mark, waits);
+        self.tidy(passed);
+    }
+
+    /// [`meet`](Uses::meet), where there is more than what one slot did to all of the bytes.
+    #[inline(never)]
+    fn meet_others(&mut self, range: Range<usize>, access: Access, mark: Mark, waits: &mut Marks) {
+        for segment in self.segments.iter().filter(|segment| meets(&segment.range, &range)) {
+            waits.extend_from_others(mark.slot, &segment.writes);
+            if access.writes() {
+                waits.extend_from_others(mark.slot, &segment.reads);
+            }
+        }
         self.record(range, access, mark);
     }
 
@@ -208,7 +235,7 @@ impl Uses {
 
     /// Forgets what `passed` says is done, where there are many pieces: once for every doubling of what stays, so that a
     /// buffer that is written piece by piece costs the same for every piece.
-    pub(crate) fn tidy(&mut self, passed: impl Fn(Mark) -> bool) {
+    fn tidy(&mut self, passed: impl Fn(Mark) -> bool) {
         const MANY: usize = 64;
         if self.segments.len() > self.prune_at.max(MANY) {
             self.prune(|mark| !passed(mark));
@@ -274,6 +301,12 @@ impl Uses {
 }
 
 impl Segment {
+    /// Whether only `slot` has used it.
+    #[inline]
+    fn is_of(&self, slot: u32) -> bool {
+        self.writes.are_of(slot) && self.reads.are_of(slot)
+    }
+
     #[inline]
     fn note(&mut self, access: Access, mark: Mark) {
         if access.writes() {

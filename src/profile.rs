@@ -47,7 +47,6 @@ pub(crate) fn measure<B: Backend, S: Routed<B> + ?Sized, T>(
     let mut route = stream.route("profile")?;
     stamps.start(&mut route)?;
     let value = f(&mut Work::lend(route.core, route.warm_up, Pass::Direct))?;
-    drop(route);
     let enqueued = started.elapsed();
     let mark = stamps.stop(&mut stream.route("profile")?)?;
     submit::wait(stream.core(), "profile", mark, None)?;
@@ -89,5 +88,5 @@ fn noted(at: &Stamp, operation: &'static str) -> Result<Instant> {
 }
 
 fn stamp<B: Backend>(route: &mut Route<'_, B>, at: &Arc<Stamp>) -> Result<Option<Mark>> {
-    route.perform("profile", Job(What::Stamp { at: at.clone() }), Kind::Plain, None)
+    route.perform("profile", &[], Job(What::Stamp { at: at.clone() }), Kind::Plain, None)
 }

@@ -17,7 +17,7 @@ use crate::capture::early::Early;
 use crate::capture::recorder::{Kind, Recorder};
 use crate::capture::window::WindowGuard;
 use crate::error::Result;
-use crate::kernel::args::{Gather, UseOf};
+use crate::kernel::args::{Gather, UseOf, UsesOf};
 use crate::memory::allocation::Home;
 use crate::memory::reserve::reserve;
 use crate::raw::RawBuffer;
@@ -175,7 +175,7 @@ pub(crate) mod sealed {
         label = "only tuples are"
     )]
     pub trait RawArgs<B: Backend> {
-        fn gather(self, into: &mut Gather<'_, B>);
+        fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>);
     }
 
     #[diagnostic::on_unimplemented(
@@ -184,7 +184,7 @@ pub(crate) mod sealed {
         note = "a type that owns a `Buffer` lends it as a `Slice` or a `SliceMut` instead"
     )]
     pub trait RawArg<B: Backend> {
-        fn gather(self, into: &mut Gather<'_, B>);
+        fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>);
     }
 }
 
@@ -208,13 +208,16 @@ pub(crate) fn enqueue<B: HasRaw, A: RawArgs<B>, K: Send + 'static>(
     if let Some(guard) = route.window {
         guard.record(|recorder| recorder.refuse_if_doomed("raw"))?;
     }
-    let gathered = route.gather("raw", |into| args.gather(into));
-    if !route.core.uses.iter().any(|used| used.alloc.is_token) {
-        let state = route.core.device.sections.get_or_init(|| State::of(&route.core.device));
-        route.core.uses.push(state.used().0);
+    let shared: State<B>;
+    let mut uses = UsesOf::new();
+    let gathered = route.gather("raw", &mut uses, |into| args.gather(into));
+    if !uses.iter().any(|used| used.alloc.is_token) {
+        let device = &route.core.device;
+        shared = device.sections.get_or_init(|| State::of(device)).clone();
+        uses.push(shared.used());
     }
     // Until all is enqueued or recorded, the addresses are good.
-    let held = gathered.map_or_else(|| Held::new(&route), |error| Err(*error));
+    let held = gathered.map_or_else(|| Held::new(&route, &uses), |error| Err(*error));
     let captured = held.and_then(|held| {
         let runs = if route.window.is_some() { Runs::Replayed } else { Runs::Once };
         let addresses = A::addresses(&mut Places(held.places.iter()));
@@ -224,12 +227,15 @@ pub(crate) fn enqueue<B: HasRaw, A: RawArgs<B>, K: Send + 'static>(
     match captured {
         Ok((section, held)) => {
             let job = Job(Work::Raw { section: Arc::new(section) });
-            let outcome = route.perform("raw", job, Kind::Plain, None);
+            let outcome = route.perform("raw", &uses, job, Kind::Plain, None);
             drop(held);
             outcome.map(drop)
         }
         // Whatever job it is that does not run: what it was to write is not written.
-        Err(error) => route.perform("raw", Job(Work::Copy), Kind::Plain, Some(Box::new(error))).map(drop),
+        Err(error) => {
+            let job = Job(Work::Copy);
+            route.perform("raw", &uses, job, Kind::Plain, Some(Box::new(error))).map(drop)
+        }
     }
 }
 
@@ -240,14 +246,14 @@ struct Held<B: Backend> {
 }
 
 impl<B: Backend> Held<B> {
-    fn new(route: &Route<'_, B>) -> Result<Self> {
+    fn new(route: &Route<'_, B>, uses: &[UseOf<'_, B>]) -> Result<Self> {
         let mut held = Held { places: SmallVec::new(), _pins: SmallVec::new() };
-        for used in route.core.uses.iter().filter(|used| !used.alloc.is_token) {
+        for used in uses.iter().filter(|used| !used.alloc.is_token) {
             let born = route.window.filter(|guard| used.is_born_in(guard));
             let address = match born {
                 Some(guard) => place(route, guard, used)?,
                 None => {
-                    let pin = RawBuffer::hold(&used.alloc, used.range())?;
+                    let pin = RawBuffer::hold(used.alloc, used.range())?;
                     let address = pin.address();
                     held._pins.push(pin);
                     address
@@ -259,16 +265,16 @@ impl<B: Backend> Held<B> {
     }
 }
 
-impl<B: Backend> UseOf<B> {
+impl<B: Backend> UseOf<'_, B> {
     fn is_born_in(&self, guard: &WindowGuard<B>) -> bool {
         matches!(self.alloc.state.lock().home, Home::Recording(window) if window == guard.window.id)
     }
 }
 
 /// Gives a buffer that the window bore its memory now; returns the address.
-fn place<B: Backend>(route: &Route<'_, B>, guard: &WindowGuard<B>, used: &UseOf<B>) -> Result<u64> {
+fn place<B: Backend>(route: &Route<'_, B>, guard: &WindowGuard<B>, used: &UseOf<'_, B>) -> Result<u64> {
     let known =
-        |recorder: &mut Recorder<B>| Ok(recorder.early(&used.alloc).map(|early| early.address(used.start)));
+        |recorder: &mut Recorder<B>| Ok(recorder.early(used.alloc).map(|early| early.address(used.start)));
     if let Some(address) = guard.record(known)? {
         return address;
     }
@@ -278,7 +284,7 @@ fn place<B: Backend>(route: &Route<'_, B>, guard: &WindowGuard<B>, used: &UseOf<
     let early = Early::new(&core.device, reserved);
     let address = early.address(used.start);
     guard.record(|recorder| {
-        recorder.place_early(&used.alloc, early);
+        recorder.place_early(used.alloc, early);
         Ok(())
     })?;
     address
@@ -288,7 +294,7 @@ macro_rules! arg {
     ($address:ident, $access:expr, $make:expr, $(($($life:lifetime)*) $ty:ty;)*) => { $(
         #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> sealed::RawArg<B> for $ty {
-            fn gather(self, into: &mut Gather<'_, B>) {
+            fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
                 into.buffer(self.as_slice(), $access);
             }
         }
@@ -318,7 +324,7 @@ arg! { AddressMut, Access::ReadWrite, AddressMut,
 
 #[diagnostic::do_not_recommend]
 impl<B: Backend, D: Target<B>> sealed::RawArg<B> for Overwrite<D> {
-    fn gather(self, into: &mut Gather<'_, B>) {
+    fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
         into.buffer(self.0.target(), Access::Write);
     }
 }
@@ -333,7 +339,7 @@ impl<B: Backend, D: Target<B>> RawArg<B> for Overwrite<D> {
 
 #[diagnostic::do_not_recommend]
 impl<B: Backend> sealed::RawArg<B> for &State<B> {
-    fn gather(self, into: &mut Gather<'_, B>) {
+    fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
         into.state(self);
     }
 }
@@ -349,7 +355,7 @@ macro_rules! tuples {
         #[diagnostic::do_not_recommend]
         impl<B: Backend, $($arg: RawArg<B>),*> sealed::RawArgs<B> for ($($arg,)*) {
             #[allow(non_snake_case, reason = "one name serves the type and its value")]
-            fn gather(self, _into: &mut Gather<'_, B>) {
+            fn gather<'u>(&'u self, _into: &mut Gather<'_, 'u, B>) {
                 let ($($arg,)*) = self;
                 $($arg.gather(_into);)*
             }

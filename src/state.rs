@@ -65,10 +65,9 @@ impl<B: Backend> State<B> {
         State { token: Allocation::token(device) }
     }
 
-    /// A use of it, and the device that it is for.
-    pub(crate) fn used(&self) -> (UseOf<B>, u32) {
-        let used = UseOf { alloc: self.token.clone(), start: 0, end: 1, access: Access::ReadWrite };
-        (used, self.token.device_id())
+    /// A use of it.
+    pub(crate) fn used(&self) -> UseOf<'_, B> {
+        UseOf { alloc: &self.token, start: 0, end: 1, access: Access::ReadWrite }
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
-use crate::backend::command::Scalars;
 use crate::backend::host::Host;
 use crate::backend::{Backend, Command, Submitter};
 use crate::callback;
@@ -20,7 +19,6 @@ use crate::enqueue::sealed::Route as Routed;
 use crate::error::{Error, Result};
 use crate::failures::Failures;
 use crate::graph::Graph;
-use crate::kernel::args::UseOf;
 use crate::kernel::tables::Gathered;
 use crate::memory::compaction::{self, Compaction};
 use crate::memory::{self, AllocationMode};
@@ -67,10 +65,8 @@ pub struct StreamCore<B: Backend> {
     pub(crate) mode: AllocationMode,
     /// The last operation of this stream in its slot.
     pub(crate) last: u64,
-    /// What the operation at hand uses; empty between operations.
-    pub(crate) uses: Vec<UseOf<B>>,
-    /// Its scalars.
-    pub(crate) scalars: Scalars,
+    /// The scalars of the operation at hand.
+    pub(crate) scalars: Vec<u8>,
     /// The operation at hand, once it executes; between operations the room for the next one's arguments.
     pub(crate) command: Command<B>,
     pub(crate) tables: Gathered,
@@ -120,9 +116,8 @@ impl<B: Backend> Stream<NoCapture, B> {
             last: 0,
             mode: AllocationMode::default(),
             spare: Recorder::default(),
-            uses: Vec::new(),
             tables: Gathered::default(),
-            scalars: Scalars::new(),
+            scalars: Vec::new(),
             command: Command::taken(),
         };
         Self::assemble(Box::new(core), ())

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use crate::backend::command::{Stamp, Work};
-use crate::backend::{Backend, Command, Job, Region, Submitter, Waiter};
+use crate::backend::{Backend, Command, Contents, Job, Submitter, Waiter};
 use crate::capture::recorder::Kind;
 use crate::capture::window::WindowGuard;
-use crate::device::{DeviceCore, Lane};
+use crate::device::{DeviceCore, Lane, Slot};
 use crate::error::{Error, Result};
-use crate::kernel::args::{Gather, UseOf};
+use crate::kernel::args::{Gather, UseOf, UsesOf};
 use crate::memory::drops::{self, Kept};
 use crate::order::{self, Mark, Marks};
 use crate::profile::Stamps;
@@ -42,7 +42,6 @@ impl<'a, B: Backend> Route<'a, B> {
     ) -> Result<Self> {
         crate::callback::refuse(operation)?;
         core.device.poison.check()?;
-        core.uses.clear();
         core.scalars.clear();
         core.tables.clear();
         let Some(guard) = window else { return Ok(Route { core, window: None, warm_up: None }) };
@@ -53,12 +52,13 @@ impl<'a, B: Backend> Route<'a, B> {
 
     /// Collects what the operation uses; returns what is wrong with it.
     #[inline]
-    pub(crate) fn gather(
+    pub(crate) fn gather<'u>(
         &mut self,
         operation: &'static str,
-        collect: impl FnOnce(&mut Gather<'_, B>),
+        uses: &mut UsesOf<'u, B>,
+        collect: impl FnOnce(&mut Gather<'_, 'u, B>),
     ) -> Problem {
-        let StreamCore { device, uses, scalars, tables, .. } = &mut *self.core;
+        let StreamCore { device, scalars, tables, .. } = &mut *self.core;
         let mut gather = Gather { device: device.id, operation, uses, scalars, tables, error: None };
         collect(&mut gather);
         gather.error
@@ -72,13 +72,14 @@ impl<'a, B: Backend> Route<'a, B> {
     pub(crate) fn perform(
         &mut self,
         operation: &'static str,
+        uses: &[UseOf<'_, B>],
         job: Job<B>,
         kind: Kind,
         problem: Problem,
     ) -> Result<Option<Mark>> {
         match self.window {
-            Some(guard) => self.record(guard, operation, job, kind, problem).map(|()| None),
-            None => self.execute(operation, job, problem).map(Some),
+            Some(guard) => self.record(guard, operation, uses, job, kind, problem).map(|()| None),
+            None => self.execute(operation, uses, job, problem).map(Some),
         }
     }
 
@@ -100,43 +101,71 @@ impl<'a, B: Backend> Route<'a, B> {
         &mut self,
         guard: &WindowGuard<B>,
         operation: &'static str,
+        uses: &[UseOf<'_, B>],
         job: Job<B>,
         kind: Kind,
         problem: Problem,
     ) -> Result<()> {
+        let core = &*self.core;
         guard.record(|recorder| {
             recorder.refuse_if_doomed(operation)?;
             if let Some(error) = problem {
                 return Err(recorder.fail(*error));
             }
-            upload::record(self.core, recorder);
-            let (uses, scalars) = (&self.core.uses, &self.core.scalars);
-            recorder.append(guard.window.id, operation, job, kind, uses, scalars)
+            let window = guard.window.id;
+            if core.tables.is_empty() {
+                return recorder.append(window, operation, job, kind, uses, &core.scalars);
+            }
+            let tables = upload::record(core, recorder);
+            recorder.append(window, operation, job, kind, &tables.among(uses), &core.scalars)
         })
     }
 
     #[inline]
-    fn execute(&mut self, operation: &'static str, job: Job<B>, problem: Problem) -> Result<Mark> {
+    fn execute(
+        &mut self,
+        operation: &'static str,
+        uses: &[UseOf<'_, B>],
+        job: Job<B>,
+        problem: Problem,
+    ) -> Result<Mark> {
         let core = &mut *self.core;
-        core.device.backend.throttle(&core.device.slot(core.slot).queue);
-        drops::make_room(&core.device, core.slot);
-        let problem = match problem {
-            None if !core.tables.is_empty() => {
-                cold_path();
-                upload::bring(core, self.warm_up).err().map(Box::new)
-            }
-            problem => problem,
-        };
-        let StreamCore { device, slot, uses, scalars, by, last, command, .. } = core;
-        if command.args.regions.capacity() == 0 {
-            cold_path();
-            // Not before there is room in the queue: a slot needs no more of them than operations.
-            command.args = device.slot(*slot).spares.take();
+        make_room(&core.device, core.device.slot(core.slot), core.slot);
+        if core.tables.is_empty() || problem.is_some() {
+            return execute(core, operation, uses, job, problem);
         }
-        command.job = job;
-        command.args.scalars.extend_from_slice(scalars);
-        Sender { device, slot: *slot, by, last }.send(operation, command, uses, problem)
+        cold_path();
+        match upload::bring(core, self.warm_up) {
+            Ok(tables) => execute(core, operation, &tables.among(uses), job, None),
+            Err(error) => execute(core, operation, uses, job, Some(Box::new(error))),
+        }
     }
+}
+
+/// Waits until the queue of `slot` has room for another operation.
+#[inline]
+pub(crate) fn make_room<B: Backend>(device: &DeviceCore<B>, of: &Slot<B>, slot: u32) {
+    device.backend.throttle(&of.queue);
+    drops::make_room(device, of, slot);
+}
+
+/// Enqueues an operation whose tables have memory, where there is room for it.
+pub(crate) fn execute<B: Backend>(
+    core: &mut StreamCore<B>,
+    operation: &'static str,
+    uses: &[UseOf<'_, B>],
+    job: Job<B>,
+    problem: Problem,
+) -> Result<Mark> {
+    let StreamCore { device, slot, scalars, by, last, command, .. } = core;
+    if command.args.regions.capacity() == 0 {
+        cold_path();
+        // Not before there is room in the queue: a slot needs no more of them than operations.
+        command.args = device.slot(*slot).spares.take();
+    }
+    command.job = job;
+    command.args.scalars.extend_from_slice(scalars);
+    Sender { device, slot: *slot, by, last }.send(operation, command, uses, problem)
 }
 
 /// Puts operations on a stream's queue.
@@ -155,15 +184,15 @@ impl<B: Backend> Sender<'_, B> {
         self,
         operation: &'static str,
         command: &mut Command<B>,
-        uses: &[UseOf<B>],
+        uses: &[UseOf<'_, B>],
         problem: Problem,
     ) -> Result<Mark> {
         let Sender { device, slot, by, last } = self;
-        let mut lane = enter(device, slot, uses);
+        let mut lane = enter(device, device.slot(slot), slot, uses);
         device.poison.check().inspect_err(|_| command.clear())?;
         let mark = Mark { slot, seq: lane.seq + 1 };
         let mut step = Step { device, mark, waits: Marks::default(), problem };
-        step.resolve(operation, uses, command);
+        step.resolve(operation, uses, |used, contents| command.args.push(used, contents));
         step.wait();
         let kept = Kept::of(&command.job);
         let failed = step.submit(by, command);
@@ -185,17 +214,15 @@ impl<B: Backend> Sender<'_, B> {
     }
 }
 
-impl<B: Backend> Drop for Route<'_, B> {
-    /// Lets go of what was gathered, also where nothing came of it: a stream pins no buffer between operations.
-    fn drop(&mut self) {
-        self.core.uses.clear();
-    }
-}
-
 /// Locks `slot` once it owns all that `uses` look at.
 #[inline]
-fn enter<'d, B: Backend>(device: &'d DeviceCore<B>, slot: u32, uses: &[UseOf<B>]) -> MutexGuard<'d, Lane> {
-    let lane = device.lane(slot);
+pub(crate) fn enter<'d, B: Backend>(
+    device: &'d DeviceCore<B>,
+    of: &'d Slot<B>,
+    slot: u32,
+    uses: &[UseOf<'_, B>],
+) -> MutexGuard<'d, Lane> {
+    let lane = of.lane();
     if uses.iter().all(|used| used.alloc.owner.is(slot) && used.alloc.is_free_of_graphs()) {
         return lane;
     }
@@ -208,13 +235,13 @@ fn enter<'d, B: Backend>(device: &'d DeviceCore<B>, slot: u32, uses: &[UseOf<B>]
 fn enter_others<'d, B: Backend>(
     device: &'d DeviceCore<B>,
     slot: u32,
-    uses: &[UseOf<B>],
+    uses: &[UseOf<'_, B>],
 ) -> MutexGuard<'d, Lane> {
     order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)))
 }
 
 /// Every object that a use looks at: the allocation, and the graphs that it conflicts with.
-fn objects_of<B: Backend>(used: &UseOf<B>, visit: &mut dyn FnMut(&order::Owner)) {
+fn objects_of<B: Backend>(used: &UseOf<'_, B>, visit: &mut dyn FnMut(&order::Owner)) {
     visit(&used.alloc.owner);
     if used.alloc.is_free_of_graphs() {
         return;
@@ -224,37 +251,35 @@ fn objects_of<B: Backend>(used: &UseOf<B>, visit: &mut dyn FnMut(&order::Owner))
 }
 
 /// What is found out about one operation under its slot's lock.
-struct Step<'d, B: Backend> {
-    device: &'d DeviceCore<B>,
-    mark: Mark,
-    waits: Marks,
-    problem: Problem,
+pub(crate) struct Step<'d, B: Backend> {
+    pub(crate) device: &'d DeviceCore<B>,
+    pub(crate) mark: Mark,
+    pub(crate) waits: Marks,
+    pub(crate) problem: Problem,
 }
 
 impl<B: Backend> Step<'_, B> {
-    /// Resolves every use to memory, collects what it must wait for, and writes it down, in the allocation and in the graphs
-    /// that it conflicts with.
+    /// Resolves every use to memory, which `place` is told (none for a use of no bytes), collects what it must wait for, and
+    /// writes it down, in the allocation and in the graphs that it conflicts with.
     ///
     /// Written down before it is enqueued: nobody looks before the slot's lock is free. An operation that uses bytes twice
     /// then meets its own mark, which is one of its own slot.
     #[inline]
-    fn resolve(&mut self, operation: &'static str, uses: &[UseOf<B>], command: &mut Command<B>) {
+    pub(crate) fn resolve(
+        &mut self,
+        operation: &'static str,
+        uses: &[UseOf<'_, B>],
+        mut place: impl FnMut(&UseOf<'_, B>, Option<&Arc<Contents<B>>>),
+    ) {
         let Step { device, mark, waits, .. } = self;
-        let regions = &mut command.args.regions;
         for used in uses {
             let mut state = used.alloc.state.lock();
             let (range, access) = (used.range(), used.access);
             match state.resolve(operation) {
                 // Of a token nobody knows but the order of things: backends see the parameters' regions in their order.
                 Ok(_) if used.alloc.is_token => {}
-                Ok(contents) => {
-                    let contents = contents.filter(|_| !range.is_empty()).cloned();
-                    regions.push(Region { contents, start: range.start, end: range.end, access });
-                }
-                Err(error) => {
-                    cold_path();
-                    self.problem.get_or_insert_with(|| Box::new(error));
-                }
+                Ok(contents) => place(used, contents.filter(|_| !range.is_empty())),
+                Err(error) => note(&mut self.problem, error),
             }
             // What uses no byte waits for nobody.
             if range.is_empty() {
@@ -264,14 +289,20 @@ impl<B: Backend> Step<'_, B> {
                 graph.use_member(waits);
                 graph.note(*mark);
             }
-            state.uses.meet(range, access, *mark, waits);
-            state.uses.tidy(|mark| device.passed(mark));
+            state.uses.meet(range, access, *mark, waits, |mark| device.passed(mark));
         }
     }
 
     /// Enqueues the waits.
     #[inline]
-    fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
+        if !self.waits.is_empty() {
+            self.wait_for_others();
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_others(&mut self) {
         if let Err(error) = wait_for(self.device, self.mark.slot, &self.waits) {
             self.problem.get_or_insert_with(|| Box::new(error));
         }
@@ -279,7 +310,7 @@ impl<B: Backend> Step<'_, B> {
 
     /// Enqueues the command, or that it failed; returns the failure.
     #[inline]
-    fn submit(self, by: &Submitter, command: &mut Command<B>) -> Problem {
+    pub(crate) fn submit(self, by: &Submitter, command: &mut Command<B>) -> Problem {
         let Step { device, mark: Mark { slot, seq }, problem, .. } = self;
         let queue = &device.slot(slot).queue;
         let problem = problem.or_else(|| {
@@ -299,11 +330,15 @@ impl<B: Backend> Step<'_, B> {
     }
 }
 
+#[cold]
+fn note(problem: &mut Problem, error: Error) {
+    problem.get_or_insert_with(|| Box::new(error));
+}
+
 /// Makes `slot` wait for every mark of another slot that has not passed.
 ///
 /// On an error what follows must be a failure. That one is ordered all the same: it taints bytes that operations
 /// before it may still use, and those after it must find the taint.
-#[inline]
 pub(crate) fn wait_for<B: Backend>(device: &DeviceCore<B>, slot: u32, waits: &Marks) -> Result<()> {
     let queue = &device.slot(slot).queue;
     let mut outcome = Ok(());
@@ -342,8 +377,7 @@ pub(crate) fn replay<B: Backend>(
     let StreamCore { device, slot, by, last, .. } = core;
     let slot = *slot;
     let queue = &device.slot(slot).queue;
-    device.backend.throttle(queue);
-    drops::make_room(device, slot);
+    make_room(device, device.slot(slot), slot);
     let order = &graph.order;
     let mut lane = order::enter(device, slot, |visit| {
         visit(&order.owner);

@@ -90,7 +90,7 @@ impl Taint {
     }
 
     #[inline]
-    fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         // Acquire pairs with `publish`. Operations on one byte are ordered by their queues, and that order carries
         // the count too; a stale zero can only be seen by an operation that no failure precedes.
         self.count.load(Ordering::Acquire) == 0

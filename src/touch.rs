@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use crate::access::Access;
 use crate::backend::Backend;
 use crate::backend::host::Host;
-use crate::buffer::{Slice, Source, Target};
-use crate::kernel::args::{Gather, UseOf};
+use crate::buffer::{Source, Target};
+use crate::kernel::args::{Gather, Named};
 
 /// What a host callback uses; for [`Enqueue::host_call_with`](crate::Enqueue::host_call_with).
 ///
@@ -23,7 +23,7 @@ use crate::kernel::args::{Gather, UseOf};
 /// # }
 /// ```
 pub struct Touches<'t, B: Backend = Host> {
-    uses: SmallVec<[(UseOf<B>, u32); 4]>,
+    uses: SmallVec<[Named<B>; 4]>,
     _borrowed: std::marker::PhantomData<&'t ()>,
 }
 
@@ -41,23 +41,17 @@ impl<'t, B: Backend> Touches<'t, B> {
 
     /// It reads `what`.
     pub fn reads(mut self, what: impl Source<B> + 't) -> Self {
-        self.push(what.source(), Access::Read);
+        self.uses.push(Named::new(what.source(), Access::Read));
         self
     }
 
     /// It stands for the writing of `what`: a failure inside taints it.
     pub fn writes(mut self, what: impl Target<B> + 't) -> Self {
-        self.push(what.target(), Access::ReadWrite);
+        self.uses.push(Named::new(what.target(), Access::ReadWrite));
         self
     }
 
-    fn push<T: bytemuck::Pod>(&mut self, slice: Slice<'_, T, B>, access: Access) {
-        let (alloc, start, end) = slice.parts();
-        let used = UseOf { alloc: alloc.clone(), start, end, access };
-        self.uses.push((used, alloc.device_id()));
-    }
-
-    pub(crate) fn gather(self, into: &mut Gather<'_, B>) {
-        self.uses.into_iter().for_each(|(used, device)| into.used(used, device));
+    pub(crate) fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
+        self.uses.iter().for_each(|named| into.named(named));
     }
 }

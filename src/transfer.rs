@@ -14,6 +14,7 @@ use crate::capture::recorder::Kind;
 use crate::enqueue::sealed::Route as Routed;
 use crate::error::{Error, Result};
 use crate::kernel::Element;
+use crate::kernel::args::UsesOf;
 use crate::layout::{Layout, Pitch};
 use crate::memory::drops;
 use crate::memory::staging::{OwnedBytes, Room, Staged};
@@ -173,12 +174,13 @@ fn put<T: Element, B: Backend>(
     access: Access,
     problem: Problem,
 ) -> Result<()> {
-    let problem = problem.or(route.gather(operation, |into| into.buffer(to, access)));
+    let mut uses = UsesOf::new();
+    let problem = problem.or(route.gather(operation, &mut uses, |into| into.buffer(to, access)));
     if to.is_empty() && problem.is_none() {
         return Ok(());
     }
     let bytes = if problem.is_none() { stage(route, data)? } else { Arc::default() };
-    route.perform(operation, Job(What::Write { bytes, pitch }), Kind::Plain, problem).map(drop)
+    route.perform(operation, &uses, Job(What::Write { bytes, pitch }), Kind::Plain, problem).map(drop)
 }
 
 /// The bytes as the operation is to own them: pinned, unless they were handed over, or a graph keeps them.
@@ -190,7 +192,7 @@ fn stage<T, B: Backend>(route: &mut Route<'_, B>, data: impl HostData<T>) -> Res
         Bytes::Lent(bytes) if route.window.is_some() => Ok(device.staging.staged(Room::copy_of(bytes))),
         Bytes::Lent(bytes) => {
             // First, so that what this lets go of serves these bytes already.
-            drops::make_room(device, *slot);
+            drops::make_room(device, device.slot(*slot), *slot);
             let staged = device.staging.copy(bytes, |bytes| device.backend.pin(bytes));
             staged.map_err(|fault| device.poison.absorb(fault))
         }
@@ -252,16 +254,17 @@ fn enqueue_read<T: Element, B: Backend>(
         None => (from, from.len(), None),
     };
     let mark = Mark { slot: route.core.slot, seq: 0 };
-    let problem = route.gather(operation, |into| into.buffer(from, Access::Read));
+    let mut uses = UsesOf::new();
+    let problem = route.gather(operation, &mut uses, |into| into.buffer(from, Access::Read));
     if from.is_empty() && problem.is_none() {
         return Ok((Readback::of_nothing(), mark));
     }
     let device = &route.core.device;
-    drops::make_room(device, route.core.slot);
+    drops::make_room(device, device.slot(route.core.slot), route.core.slot);
     let landing = device.staging.landing(len * size_of::<T>(), |bytes| device.backend.pin(bytes));
     let readback = landing.map_err(|fault| device.poison.absorb(fault))?;
     let job = Job(What::Read { into: readback.clone(), pitch });
-    let mark = route.perform(operation, job, Kind::Plain, problem)?.unwrap_or(mark);
+    let mark = route.perform(operation, &uses, job, Kind::Plain, problem)?.unwrap_or(mark);
     Ok((readback, mark))
 }
 

@@ -2,7 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::access::Access;
 use crate::backend::command::Work;
@@ -10,19 +13,48 @@ use crate::backend::{Backend, Command, Job};
 use crate::capture::recorder::Recorder;
 use crate::capture::window::WindowGuard;
 use crate::error::Result;
-use crate::kernel::args::UseOf;
+use crate::kernel::args::{UseOf, UsesOf};
 use crate::memory::AllocationMode;
 use crate::memory::allocation::Allocation;
 use crate::memory::tables::Keep;
 use crate::stream::StreamCore;
 use crate::submit::Sender;
 
-/// Puts the tables of a launch that executes among what it uses: from the cache, or uploaded before it.
+/// The tables of one launch, once they have memory.
+pub(crate) struct Brought<B: Backend>(SmallVec<[Table<B>; 4]>);
+
+struct Table<B: Backend> {
+    /// Its place among the launch's buffers, tables included.
+    place: usize,
+    alloc: Arc<Allocation<B>>,
+    range: Range<usize>,
+}
+
+impl<B: Backend> Brought<B> {
+    /// What the launch uses, its tables in their places among it.
+    pub(crate) fn among<'u>(&'u self, uses: &[UseOf<'u, B>]) -> UsesOf<'u, B> {
+        let mut all = UsesOf::from_slice(uses);
+        for Table { place, alloc, range } in &self.0 {
+            all.insert(*place, UseOf { alloc, start: range.start, end: range.end, access: Access::Read });
+        }
+        all
+    }
+
+    fn push(&mut self, place: usize, alloc: Arc<Allocation<B>>, range: Range<usize>) {
+        self.0.push(Table { place, alloc, range });
+    }
+}
+
+/// Finds the tables of a launch that executes: in the cache, or uploaded before it.
 ///
 /// # Errors
 /// What reserving and uploading say. The cache is as it was; what was uploaded before stays.
-pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&WindowGuard<B>>) -> Result<()> {
-    let StreamCore { device, slot, by, last, tables, uses, .. } = core;
+pub(crate) fn bring<B: Backend>(
+    core: &mut StreamCore<B>,
+    warm_up: Option<&WindowGuard<B>>,
+) -> Result<Brought<B>> {
+    let StreamCore { device, slot, by, last, tables, .. } = core;
+    let mut brought = Brought(SmallVec::new());
     let keep = if warm_up.is_some() { Keep::Window } else { Keep::Usual };
     for (place, table) in tables.iter() {
         let known = device.slot(*slot).tables.lock().find(table);
@@ -42,26 +74,24 @@ pub(crate) fn bring<B: Backend>(core: &mut StreamCore<B>, warm_up: Option<&Windo
         if let Some(guard) = warm_up {
             guard.window.pin(&alloc);
         }
-        uses.insert(place, whole(alloc, table.len()));
+        brought.push(place, alloc, 0..table.len());
     }
-    Ok(())
+    Ok(brought)
 }
 
-/// Puts the tables of a launch that is recorded among what it uses: from the cache, or as constants of the recording.
-/// Asks nothing of the driver.
-pub(crate) fn record<B: Backend>(core: &mut StreamCore<B>, recorder: &mut Recorder<B>) {
-    let StreamCore { device, slot, tables, uses, .. } = core;
-    if tables.is_empty() {
-        return;
-    }
+/// Finds the tables of a launch that is recorded: in the cache, or as constants of the recording. Asks nothing of the driver.
+pub(crate) fn record<B: Backend>(core: &StreamCore<B>, recorder: &mut Recorder<B>) -> Brought<B> {
+    let StreamCore { device, slot, tables, .. } = core;
+    let mut brought = Brought(SmallVec::new());
     let mut cache = device.slot(*slot).tables.lock();
     for (place, table) in tables.iter() {
-        let used = match cache.find(table) {
-            Some(alloc) => whole(alloc, table.len()),
+        let (alloc, range) = match cache.find(table) {
+            Some(alloc) => (alloc, 0..table.len()),
             None => recorder.constant(device, *slot, table),
         };
-        uses.insert(place, used);
+        brought.push(place, alloc, range);
     }
+    brought
 }
 
 /// Uploads the constants of a recording that ends, all at once, and gives their uses the memory. Outside the graph, whose
@@ -94,16 +124,11 @@ fn write<B: Backend>(
     let device = sender.device;
     let staged = device.staging.copy(contents, |bytes| device.backend.pin(bytes));
     let bytes = staged.map_err(|fault| device.poison.absorb(fault))?;
-    let target = UseOf { alloc: alloc.clone(), start: 0, end: contents.len(), access: Access::Write };
+    let target = UseOf { alloc, start: 0, end: contents.len(), access: Access::Write };
     let job = Job(Work::Write { bytes, pitch: None });
     let spares = &device.slot(sender.slot).spares;
     let mut command = Command { job, args: spares.take() };
     let sent = sender.send(operation, &mut command, std::slice::from_ref(&target), None);
     spares.give(command.args);
     sent.map(drop)
-}
-
-/// A read of the whole table.
-fn whole<B: Backend>(alloc: Arc<Allocation<B>>, bytes: usize) -> UseOf<B> {
-    UseOf { alloc, start: 0, end: bytes, access: Access::Read }
 }

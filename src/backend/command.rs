@@ -10,12 +10,13 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::access::Access;
-use crate::backend::Call;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::backend::fault::{Fault, Severity};
 use crate::backend::sealed::Driver;
+use crate::backend::{Backend, Call};
 use crate::error::Result;
 use crate::kernel::Loaded;
+use crate::kernel::args::UseOf;
 use crate::kernel::grid::Extent;
 use crate::kernel::signature::ParamKind;
 use crate::layout::Pitch;
@@ -36,15 +37,7 @@ pub struct Contents<B: Driver> {
     pub(crate) offset: usize,
     /// Where that is, on a backend whose memory has addresses, and how many bytes of the page are left from there on: a
     /// launch looks no further than here.
-    #[cfg_attr(
-        not(feature = "cuda"),
-        allow(dead_code, reason = "only memory of CUDA is told by its addresses")
-    )]
     pub(crate) address: u64,
-    #[cfg_attr(
-        not(feature = "cuda"),
-        allow(dead_code, reason = "only memory of CUDA is told by its addresses")
-    )]
     pub(crate) room: usize,
     pub(crate) taint: Taint,
 }
@@ -55,6 +48,13 @@ impl<B: Driver> Contents<B> {
         let mut contents = Contents { page, offset, address: 0, room: 0, taint: Taint::default() };
         contents.settle_at(offset);
         Arc::new(contents)
+    }
+
+    /// The address of a range that lies in the page, if nothing of the tenant's was left unwritten.
+    #[inline]
+    pub(crate) fn place(&self, start: usize, end: usize) -> Option<u64> {
+        let is_whole = self.taint.is_clean() && start <= end && end <= self.room;
+        is_whole.then(|| self.address.wrapping_add(start as u64))
     }
 
     /// Moves to another place in the page, with all that follows from it: what nobody refers to any more serves the next
@@ -109,6 +109,15 @@ pub struct ArgBlock<B: Driver> {
 impl<B: Driver> Default for ArgBlock<B> {
     fn default() -> Self {
         ArgBlock { regions: Vec::new(), scalars: Scalars::new() }
+    }
+}
+
+impl<B: Backend> ArgBlock<B> {
+    /// Adds the next region: the bytes of `used`, which are in `contents`, if there are any.
+    #[inline]
+    pub(crate) fn push(&mut self, used: &UseOf<'_, B>, contents: Option<&Arc<Contents<B>>>) {
+        let UseOf { start, end, access, .. } = *used;
+        self.regions.push(Region { contents: contents.cloned(), start, end, access });
     }
 }
 

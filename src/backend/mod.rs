@@ -18,12 +18,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use command::{Command, CommandRef, Contents, Fleeting, Job, Page, Region, Spares};
+use fault::Severity;
 pub use fault::{Call, Fault};
 
 use crate::error::Error;
 use crate::failures::{Failures, Reports};
 use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
+use crate::kernel::Extent;
 use crate::poison::Poison;
 use crate::profile::Clock;
 use crate::stream_id::StreamId;
@@ -123,6 +125,18 @@ pub(crate) mod sealed {
             by: &Submitter,
             command: &mut Command<Self>,
         ) -> Result<(), Fault>;
+        /// Whether launches come by [`launch`](Driver::launch).
+        const LAUNCHES_AT_ONCE: bool = false;
+        /// Whether nothing that is in flight can still taint bytes that were found clean. On the path of every launch that
+        /// comes by `launch`.
+        fn is_settled(&self) -> bool {
+            false
+        }
+        /// Enqueues a launch on clean bytes as the `seq`-th operation, on a backend that keeps nothing of its arguments; all
+        /// others get a command. Returns the fault that kept it from being enqueued.
+        fn launch(&self, _queue: &Self::Queue, _seq: u64, _launch: AtOnce<'_, Self>) -> Option<Fault> {
+            Some(Fault::new(Call::Launch, Severity::Call, "a launch without its command"))
+        }
         /// Enqueues, as the `seq`-th operation, that what `command` was to write was not written. Never fails: it
         /// is how a failure is remembered.
         fn submit_failure(&self, queue: &Self::Queue, seq: u64, command: Command<Self>, cause: Arc<Error>);
@@ -161,6 +175,16 @@ pub(crate) mod sealed {
             deadline: Option<Instant>,
         ) -> Result<bool, Fault>;
     }
+}
+
+/// A launch as a backend takes it that keeps nothing of its arguments.
+pub struct AtOnce<'l, B: sealed::Driver> {
+    pub(crate) code: &'l B::Code,
+    pub(crate) extent: &'l Extent,
+    /// Where the bytes of each buffer start, in the order of the parameters; 0 for one that has none.
+    pub(crate) places: &'l [u64],
+    /// Packed, in the order of the parameters.
+    pub(crate) scalars: &'l [u8],
 }
 
 /// Host memory of the driver's.

@@ -7,7 +7,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::access::Access;
 use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Job};
 use crate::capture::constants::Constants;
@@ -149,7 +148,7 @@ impl<B: Backend> Recorder<B> {
         operation: &'static str,
         job: Job<B>,
         kind: Kind,
-        uses: &[UseOf<B>],
+        uses: &[UseOf<'_, B>],
         scalars: &[u8],
     ) -> Result<()> {
         let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
@@ -174,7 +173,7 @@ impl<B: Backend> Recorder<B> {
     /// An allocation that was used before may be used again, since what is touched stays where it is. New ones are
     /// touched only when nothing speaks against any of them: a doomed recording holds no buffer for an operation that it
     /// has not.
-    fn note(&mut self, window: WindowId, operation: &'static str, uses: &[UseOf<B>]) -> Result<()> {
+    fn note(&mut self, window: WindowId, operation: &'static str, uses: &[UseOf<'_, B>]) -> Result<()> {
         const NEW: u32 = u32::MAX;
         let first = self.uses.len();
         let buffers = uses.iter().filter(|used| !used.alloc.is_token);
@@ -193,7 +192,7 @@ impl<B: Backend> Recorder<B> {
             return Ok(());
         }
         for (at, used) in (first..).zip(in_order) {
-            let number = self.touch(&used.alloc, Birth::Outside);
+            let number = self.touch(used.alloc, Birth::Outside);
             self.uses.get_mut(at).into_iter().for_each(|noted| noted.alloc = number);
         }
         Ok(())
@@ -226,12 +225,16 @@ impl<B: Backend> Recorder<B> {
         std::mem::take(&mut self.early)
     }
 
-    /// The use of a table that becomes a constant of this recording.
-    pub(crate) fn constant(&mut self, device: &Arc<DeviceCore<B>>, slot: u32, table: &[u8]) -> UseOf<B> {
+    /// Where a table is that becomes a constant of this recording.
+    pub(crate) fn constant(
+        &mut self,
+        device: &Arc<DeviceCore<B>>,
+        slot: u32,
+        table: &[u8],
+    ) -> (Arc<Allocation<B>>, Range<usize>) {
         let constants = self.constants.get_or_insert_default();
-        let Range { start, end } = constants.place(table, device.limits.alignment);
-        let alloc = self.constant.get_or_insert_with(|| Allocation::empty(device, slot)).clone();
-        UseOf { alloc, start, end, access: Access::Read }
+        let range = constants.place(table, device.limits.alignment);
+        (self.constant.get_or_insert_with(|| Allocation::empty(device, slot)).clone(), range)
     }
 
     /// The bytes of all constants; none if there are none.

@@ -2,18 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use std::hint::cold_path;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use smallvec::SmallVec;
 
 use crate::access::Access;
 use crate::backend::Backend;
-use crate::backend::command::Scalars;
 use crate::buffer::{Buffer, Slice, SliceMut};
 use crate::error::Error;
-use crate::kernel::signature::{In, InOut, Len, Out, ParamKind, Role, Signature, Uniform};
+use crate::kernel::signature::{In, InOut, Len, Out, Signature, Uniform};
 use crate::kernel::tables::Gathered;
 use crate::memory::allocation::Allocation;
 use crate::state::State;
@@ -37,67 +36,92 @@ pub trait Args<S: Signature, B: Backend>: sealed::Args<S, B> {}
 )]
 pub trait Arg<P, B: Backend>: sealed::Arg<P, B> {}
 
-/// What a launch uses of one allocation, before it is resolved.
-pub struct UseOf<B: Backend> {
-    pub(crate) alloc: Arc<Allocation<B>>,
+/// What an operation uses of one allocation, before it is resolved. Borrowed from the arguments: to count references, of each
+/// argument of each launch, costs as much as all else that is done for it.
+pub struct UseOf<'u, B: Backend> {
+    pub(crate) alloc: &'u Arc<Allocation<B>>,
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) access: Access,
 }
 
-impl<B: Backend> UseOf<B> {
+/// What one operation uses: room for as many parameters as a launch can have, and a few tokens.
+pub(crate) type UsesOf<'u, B> = SmallVec<[UseOf<'u, B>; 36]>;
+
+impl<B: Backend> UseOf<'_, B> {
     /// The bytes, from the start of the allocation.
     pub(crate) fn range(&self) -> Range<usize> {
         self.start..self.end
     }
 }
 
+impl<B: Backend> Clone for UseOf<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Backend> Copy for UseOf<'_, B> {}
+
+/// A use that is named before the operation is called, and outlives what named it.
+pub struct Named<B: Backend> {
+    alloc: Arc<Allocation<B>>,
+    start: usize,
+    end: usize,
+    access: Access,
+}
+
+impl<B: Backend> Named<B> {
+    pub(crate) fn new<T: Pod>(slice: Slice<'_, T, B>, access: Access) -> Self {
+        let (alloc, start, end) = slice.parts();
+        Named { alloc: alloc.clone(), start, end, access }
+    }
+
+    pub(crate) fn used(&self) -> UseOf<'_, B> {
+        let Named { alloc, start, end, access } = self;
+        UseOf { alloc, start: *start, end: *end, access: *access }
+    }
+}
+
 /// Collects the arguments of one operation, and the first thing that is wrong with them.
-pub struct Gather<'g, B: Backend> {
+pub struct Gather<'g, 'u, B: Backend> {
     pub(crate) device: u32,
     pub(crate) operation: &'static str,
-    pub(crate) uses: &'g mut Vec<UseOf<B>>,
-    pub(crate) scalars: &'g mut Scalars,
+    pub(crate) uses: &'g mut UsesOf<'u, B>,
+    pub(crate) scalars: &'g mut Vec<u8>,
     pub(crate) tables: &'g mut Gathered,
     pub(crate) error: Problem,
 }
 
-impl<B: Backend> Gather<'_, B> {
+impl<'u, B: Backend> Gather<'_, 'u, B> {
     /// A buffer of another device is reported and left out, so that what is left can still be tainted.
     #[inline]
-    pub(crate) fn buffer<T: Pod>(&mut self, slice: Slice<'_, T, B>, access: Access) {
+    pub(crate) fn buffer<T: Pod>(&mut self, slice: Slice<'u, T, B>, access: Access) {
         let (alloc, start, end) = slice.parts();
-        let found = alloc.device_id();
-        self.used(UseOf { alloc: alloc.clone(), start, end, access }, found);
+        self.object(UseOf { alloc, start, end, access }, "buffer");
+    }
+
+    /// One that was named before, to be gathered after every argument.
+    pub(crate) fn named(&mut self, named: &'u Named<B>) {
+        self.object(named.used(), "buffer");
     }
 
     #[inline]
-    pub(crate) fn used(&mut self, used: UseOf<B>, found: u32) {
-        self.object(used, found, "buffer");
+    fn object(&mut self, used: UseOf<'u, B>, object: &'static str) {
+        let found = used.alloc.device_id();
+        if found == self.device { self.uses.push(used) } else { self.refuse(object, found) }
     }
 
-    #[inline]
-    fn object(&mut self, used: UseOf<B>, found: u32, object: &'static str) {
-        if found == self.device {
-            self.uses.push(used);
-            return;
-        }
-        cold_path();
+    #[cold]
+    fn refuse(&mut self, object: &'static str, found: u32) {
         let (operation, expected) = (self.operation, self.device);
         let error = || Box::new(Error::WrongDevice { operation, object, expected, found });
         self.error.get_or_insert_with(error);
     }
 
     /// A token. After every buffer, since buffers are told by their places.
-    pub(crate) fn state(&mut self, state: &State<B>) {
-        let (used, found) = state.used();
-        self.object(used, found, "state");
-    }
-
-    /// The counts of an indirect grid, which no argument may come after.
-    pub(crate) fn counts(&mut self, counts: UseOf<B>) {
-        let found = counts.alloc.device_id();
-        self.used(counts, found);
+    pub(crate) fn state(&mut self, state: &'u State<B>) {
+        self.object(state.used(), "state");
     }
 
     /// A table of the host's, whose place is after what was gathered so far.
@@ -123,7 +147,7 @@ pub(crate) mod sealed {
         label = "only tuples are"
     )]
     pub trait Args<S, B: Backend> {
-        fn gather(self, into: &mut Gather<'_, B>);
+        fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>);
     }
 
     #[diagnostic::on_unimplemented(
@@ -132,17 +156,17 @@ pub(crate) mod sealed {
         note = "a type that owns a `Buffer` lends it as a `Slice` or a `SliceMut` instead"
     )]
     pub trait Arg<P, B: Backend> {
-        fn gather(self, into: &mut Gather<'_, B>);
+        fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>);
     }
 }
 
 macro_rules! arg {
-    ($param:ident, $access:expr, $(($($life:lifetime)*) $ty:ty, $this:ident => $slice:expr;)*) => { $(
+    ($param:ident, $access:expr, $(($($life:lifetime)*) $ty:ty;)*) => { $(
         #[diagnostic::do_not_recommend]
         impl<$($life,)* T: Pod, B: Backend> sealed::Arg<$param<T>, B> for $ty {
-            fn gather(self, into: &mut Gather<'_, B>) {
-                let $this = self;
-                into.buffer($slice, $access);
+            #[inline]
+            fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
+                into.buffer(self.as_slice(), $access);
             }
         }
         impl<$($life,)* T: Pod, B: Backend> Arg<$param<T>, B> for $ty {}
@@ -151,31 +175,31 @@ macro_rules! arg {
 
 // Direct impls, one a type: a blanket one over "everything that is a slice" would hide the words above.
 arg! { In, Access::Read,
-    () &Buffer<T, B>, buffer => buffer.as_slice();
-    () &&Buffer<T, B>, buffer => buffer.as_slice();
-    ('s) Slice<'s, T, B>, slice => slice;
-    ('s) &Slice<'s, T, B>, slice => *slice;
-    ('s) &SliceMut<'s, T, B>, slice => slice.as_slice();
+    () &Buffer<T, B>;
+    () &&Buffer<T, B>;
+    ('s) Slice<'s, T, B>;
+    ('s) &Slice<'s, T, B>;
+    ('s) &SliceMut<'s, T, B>;
 }
 arg! { Out, Access::Write,
-    () &mut Buffer<T, B>, buffer => buffer.as_slice();
-    () &mut &mut Buffer<T, B>, buffer => buffer.as_slice();
-    ('s) SliceMut<'s, T, B>, slice => slice.as_slice();
-    ('s) &mut SliceMut<'s, T, B>, slice => slice.as_slice();
+    () &mut Buffer<T, B>;
+    () &mut &mut Buffer<T, B>;
+    ('s) SliceMut<'s, T, B>;
+    ('s) &mut SliceMut<'s, T, B>;
 }
 arg! { InOut, Access::ReadWrite,
-    () &mut Buffer<T, B>, buffer => buffer.as_slice();
-    () &mut &mut Buffer<T, B>, buffer => buffer.as_slice();
-    ('s) SliceMut<'s, T, B>, slice => slice.as_slice();
-    ('s) &mut SliceMut<'s, T, B>, slice => slice.as_slice();
+    () &mut Buffer<T, B>;
+    () &mut &mut Buffer<T, B>;
+    ('s) SliceMut<'s, T, B>;
+    ('s) &mut SliceMut<'s, T, B>;
 }
 
 macro_rules! table {
     ($(($($size:tt)*) $ty:ty;)*) => { $(
         #[diagnostic::do_not_recommend]
         impl<T: Pod, B: Backend, $($size)*> sealed::Arg<Uniform<T>, B> for $ty {
-            fn gather(self, into: &mut Gather<'_, B>) {
-                into.table(self);
+            fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
+                into.table(&self[..]);
             }
         }
     )* };
@@ -193,8 +217,9 @@ impl<T: Pod, B: Backend, const N: usize> Arg<Uniform<T>, B> for &[T; N] {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Pod, B: Backend> sealed::Arg<T, B> for T {
-    fn gather(self, into: &mut Gather<'_, B>) {
-        into.scalar(self);
+    #[inline]
+    fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
+        into.scalar(*self);
     }
 }
 #[diagnostic::do_not_recommend]
@@ -202,62 +227,22 @@ impl<T: Pod, B: Backend> Arg<T, B> for T {}
 
 #[diagnostic::do_not_recommend]
 impl<const I: usize, B: Backend> sealed::Arg<Len<I>, B> for Len<I> {
-    fn gather(self, into: &mut Gather<'_, B>) {
-        // Its place; `lengths` fills it, once every argument is there.
+    #[inline]
+    fn gather<'u>(&'u self, into: &mut Gather<'_, 'u, B>) {
+        // Its place; `supply` fills it, once every argument is there.
         into.scalar(0u64);
     }
 }
 #[diagnostic::do_not_recommend]
 impl<const I: usize, B: Backend> Arg<Len<I>, B> for Len<I> {}
 
-/// Writes the element counts that [`Len`] parameters ask for into their places among the gathered scalars.
-pub(crate) fn lengths<B: Backend>(
-    params: &[ParamKind],
-    uses: &[UseOf<B>],
-    tables: &Gathered,
-    scalars: &mut [u8],
-) {
-    let mut at = 0;
-    for param in params {
-        match param {
-            ParamKind::Buffer(_) => {}
-            ParamKind::Scalar(bytes) => at += bytes,
-            ParamKind::Len(of) => {
-                let len = elements(params, *of, uses, tables) as u64;
-                if let Some(place) = scalars.get_mut(at..at + size_of::<u64>()) {
-                    place.copy_from_slice(&len.to_ne_bytes());
-                }
-                at += size_of::<u64>();
-            }
-        }
-    }
-}
-
-/// How many elements the argument for parameter `of` has.
-pub(crate) fn elements<B: Backend>(
-    params: &[ParamKind],
-    of: usize,
-    uses: &[UseOf<B>],
-    tables: &Gathered,
-) -> usize {
-    let Some(ParamKind::Buffer(param)) = params.get(of) else { return 0 };
-    let buffers = params.iter().take(of).filter_map(ParamKind::buffer);
-    let place = buffers.clone().count();
-    let bytes = if param.role == Role::Table {
-        tables.iter().find(|(at, _)| *at == place).map_or(0, |(_, table)| table.len())
-    } else {
-        // Tables are not among the uses yet.
-        let before = buffers.filter(|param| param.role != Role::Table).count();
-        uses.get(before).map_or(0, |used| used.end - used.start)
-    };
-    bytes / param.element
-}
-
 macro_rules! tuples {
     ($(($param:ident $arg:ident))*) => {
         impl<B: Backend, $($param, $arg: Arg<$param, B>),*> sealed::Args<($($param,)*), B> for ($($arg,)*) {
             #[allow(non_snake_case, reason = "one name serves the type and its value")]
-            fn gather(self, _into: &mut Gather<'_, B>) {
+            // Into the launch, whose code is of these arguments as well.
+            #[inline(always)]
+            fn gather<'u>(&'u self, _into: &mut Gather<'_, 'u, B>) {
                 let ($($arg,)*) = self;
                 $($arg.gather(_into);)*
             }

@@ -9,9 +9,10 @@ use crate::access::Access;
 use crate::backend::Backend;
 use crate::buffer::Source;
 use crate::error::{Error, Result};
-use crate::kernel::args::UseOf;
+use crate::kernel::args::{Named, UseOf};
+use crate::kernel::check::Checks;
 use crate::kernel::signature::{BufferParam, Role};
-use crate::kernel::{Grid, Kernel, Signature};
+use crate::kernel::{Grid, Loaded};
 
 /// How many blocks a launch on `B` has: a [`Grid`], or an [`IndirectGrid`].
 #[diagnostic::on_unimplemented(
@@ -23,7 +24,7 @@ pub trait Blocks<B: Backend>: sealed::Blocks<B> {}
 
 /// As many blocks as a buffer says when the launch runs; made by [`Grid::indirect`].
 pub struct IndirectGrid<'c, B: Backend> {
-    counts: UseOf<B>,
+    counts: Named<B>,
     /// Lent until the call, so that no launch writes what it is counted by.
     _lent: PhantomData<&'c ()>,
 }
@@ -69,9 +70,7 @@ impl Grid {
         B: Backend,
         C: Source<B, Element = u32> + 'c,
     {
-        let (alloc, start, end) = counts.source().parts();
-        let counts = UseOf { alloc: alloc.clone(), start, end, access: Access::Read };
-        IndirectGrid { counts, _lent: PhantomData }
+        IndirectGrid { counts: Named::new(counts.source(), Access::Read), _lent: PhantomData }
     }
 }
 
@@ -93,23 +92,35 @@ pub(crate) mod sealed {
         note = "make a `Grid` of it at the call: `Grid::covering(threads)` or `Grid::blocks(blocks)`"
     )]
     pub trait Blocks<B: Backend> {
-        /// The grid, and where the counts are if it is not known yet: then it is the least that there may be.
-        fn parts(self) -> (Grid, Option<UseOf<B>>);
+        /// The grid, or the least that there may be while it is not known.
+        fn grid(&self) -> Grid;
+        /// Where the counts are of one that is not known yet.
+        fn counts(&self) -> Option<&Named<B>>;
     }
 
     #[diagnostic::do_not_recommend]
     impl<B: Backend> Blocks<B> for Grid {
         #[inline]
-        fn parts(self) -> (Grid, Option<UseOf<B>>) {
-            (self, None)
+        fn grid(&self) -> Grid {
+            *self
+        }
+
+        #[inline]
+        fn counts(&self) -> Option<&Named<B>> {
+            None
         }
     }
 
     #[diagnostic::do_not_recommend]
     impl<B: Backend> Blocks<B> for IndirectGrid<'_, B> {
         #[inline]
-        fn parts(self) -> (Grid, Option<UseOf<B>>) {
-            (Grid::blocks((1, 1, 1)), Some(self.counts))
+        fn grid(&self) -> Grid {
+            Grid::blocks((1, 1, 1))
+        }
+
+        #[inline]
+        fn counts(&self) -> Option<&Named<B>> {
+            Some(&self.counts)
         }
     }
 }
@@ -119,15 +130,19 @@ const AXES: usize = 3;
 
 /// Why the counts cannot be those of a launch of `kernel`, if they cannot.
 #[cold]
-pub(crate) fn refusal<S: Signature, B: Backend>(kernel: &Kernel<S, B>, counts: &UseOf<B>) -> Option<Error> {
+pub(crate) fn refusal<B: Backend>(
+    kernel: &Loaded<B>,
+    checks: &Checks,
+    counts: &UseOf<'_, B>,
+) -> Option<Error> {
     let unsupported = |reason| Some(Error::Unsupported { operation: "an indirect launch", reason });
     let found = (counts.end - counts.start) / size_of::<u32>();
     match B::REFUSES_INDIRECT {
         Some(reason) => unsupported(reason),
-        None if !kernel.checks.is_empty() => unsupported(
+        None if !checks.is_empty() => unsupported(
             "the kernel has a check, which needs the grid before the launch runs; take `Grid::blocks`",
         ),
-        None if found != AXES => Some(Error::BlockCounts { kernel: kernel.loaded.name.clone(), found }),
+        None if found != AXES => Some(Error::BlockCounts { kernel: kernel.name.clone(), found }),
         None => None,
     }
 }

@@ -76,42 +76,38 @@ impl Grid {
         block: [u32; 3],
         limits: &Limits,
     ) -> Result<Option<Extent>> {
-        let Dims { size, rank } = self.size;
-        let [x, y, z] = size;
-        let [bx, by, bz] = block;
-        let axes = [self.unit.axis(x, bx), self.unit.axis(y, by), self.unit.axis(z, bz)];
-        let (threads, blocks) = (axes.map(|(threads, _)| threads), axes.map(|(_, blocks)| blocks));
-        if !is_within(block, blocks, limits)
-            && let Some((limit, requested, allowed)) = exceeded(block, blocks, limits)
-        {
+        let extent = self.extent(block);
+        if let Some((limit, requested, allowed)) = exceeded(block, extent.blocks, limits) {
             return Err(Error::Limit { kernel: kernel.clone(), limit, requested, allowed });
         }
-        Ok((x > 0 && y > 0 && z > 0).then_some(Extent { threads, blocks, block, rank }))
+        Ok(self.size.size.iter().all(|size| *size > 0).then_some(extent))
     }
-}
 
-impl Unit {
-    /// The threads and blocks of an axis of this size.
+    /// What it comes to with blocks of `block` threads, within the limits or not.
     #[inline]
-    fn axis(self, size: usize, block: u32) -> (usize, u64) {
-        let block = block as usize;
-        match self {
-            Unit::Threads if size <= block => (size, u64::from(size > 0)),
-            Unit::Threads => (size, size.div_ceil(block.max(1)) as u64),
-            Unit::Blocks => (size.saturating_mul(block), size as u64),
-        }
+    pub(crate) fn extent(self, block: [u32; 3]) -> Extent {
+        let Dims { size: [x, y, z], rank } = self.size;
+        let [bx, by, bz] = block.map(|threads| threads as usize);
+        let (threads, blocks) = match self.unit {
+            Unit::Threads => ([x, y, z], [covering(x, bx), covering(y, by), covering(z, bz)]),
+            Unit::Blocks => (
+                [x.saturating_mul(bx), y.saturating_mul(by), z.saturating_mul(bz)],
+                [x, y, z].map(|n| n as u64),
+            ),
+        };
+        Extent { threads, blocks, block, rank }
     }
 }
 
-/// Whether a launch exceeds no limit, in short: a grid without blocks is looked at more closely.
+/// How many blocks cover so many threads.
 #[inline]
-fn is_within([bx, by, bz]: [u32; 3], [x, y, z]: [u64; 3], limits: &Limits) -> bool {
-    let ([most_bx, most_by, most_bz], [most_x, most_y, most_z]) = (limits.max_block, limits.max_blocks);
-    let (bx, by, bz) = (u64::from(bx), u64::from(by), u64::from(bz));
-    let threads = (bx * by).saturating_mul(bz);
-    (threads > 0 && threads <= limits.max_threads_per_block)
-        & (bx <= most_bx && by <= most_by && bz <= most_bz)
-        & (x <= most_x && y <= most_y && z <= most_z)
+fn covering(threads: usize, block: usize) -> u64 {
+    if threads <= block { u64::from(threads > 0) } else { threads.div_ceil(block.max(1)) as u64 }
+}
+
+/// The most blocks of `block` threads that a launch can have along each axis: none, if no block can have so many.
+pub(crate) fn most_blocks(block: [u32; 3], limits: &Limits) -> [u64; 3] {
+    if exceeded(block, [1; 3], limits).is_none() { limits.max_blocks } else { [0; 3] }
 }
 
 /// The first limit that a launch exceeds, with what was requested and what is allowed. A block without threads exceeds
@@ -144,6 +140,13 @@ impl Extent {
     /// The extent of a launch that is refused anyway.
     pub(crate) fn nothing() -> Self {
         Extent { threads: [0; 3], blocks: [0; 3], block: [0; 3], rank: Rank::One }
+    }
+
+    /// Whether there is a block at least, and along each axis no more than `most`.
+    #[inline]
+    pub(crate) fn is_within(&self, most: &[u64; 3]) -> bool {
+        let ([x, y, z], [most_x, most_y, most_z]) = (self.blocks, *most);
+        x.wrapping_sub(1) < most_x && y.wrapping_sub(1) < most_y && z.wrapping_sub(1) < most_z
     }
 
     /// Threads in x, y and z: what [`Grid::covering`] was given.

@@ -6,6 +6,7 @@ pub(crate) mod args;
 pub(crate) mod blocks;
 pub(crate) mod check;
 pub(crate) mod grid;
+pub(crate) mod lengths;
 pub(crate) mod program;
 pub(crate) mod signature;
 pub(crate) mod tables;
@@ -28,6 +29,8 @@ use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::backend::sealed::Driver;
 use crate::kernel::check::Checks;
+use crate::kernel::lengths::Length;
+use crate::kernel::signature::ParamKind;
 use crate::state::State;
 
 /// A program loaded for one device; made by [`Program::load`].
@@ -43,11 +46,18 @@ pub struct Kernel<S: Signature, B: Backend = Host> {
 }
 
 /// What a kernel shares with its clones and with the graphs that launch it.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C)]
 pub(crate) struct Loaded<B: Driver> {
     pub(crate) device: u32,
-    pub(crate) name: Arc<str>,
     pub(crate) block: [u32; 3],
+    /// As many blocks as a launch can have along each axis.
+    pub(crate) most_blocks: [u64; 3],
+    pub(crate) lengths: &'static [Option<Length>],
     pub(crate) code: B::Code,
+    pub(crate) params: &'static [ParamKind],
+    pub(crate) name: Arc<str>,
 }
 
 impl<S: Signature, B: Backend> Kernel<S, B> {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::backend::host::{Chunk, HostCode};
 use crate::callback;
-use crate::device::Device;
+use crate::device::{Device, DeviceCore};
 use crate::error::{Error, Result};
 use crate::kernel::check::Checks;
-use crate::kernel::grid::Extent;
+use crate::kernel::grid::{Extent, most_blocks};
 use crate::kernel::signature::{Signature, check_lengths};
 use crate::kernel::{Kernel, Loaded, UncheckedKernel};
 
@@ -244,12 +244,32 @@ impl Sources {
         callback::refuse("load")?;
         let core = &device.core;
         core.poison.check()?;
-        let name = self.name.clone();
         let code = core.backend.load(self).map_err(|fault| core.poison.absorb(fault))?;
         let Some(code) = code else {
-            return Err(Error::MissingSource { program: name, backend: B::NAME, hint: B::SOURCE });
+            return Err(Error::MissingSource {
+                program: self.name.clone(),
+                backend: B::NAME,
+                hint: B::SOURCE,
+            });
         };
-        Ok(Kernel::new(Loaded { device: core.id, name, block: self.block, code }).with_checks(&self.checks))
+        Ok(Kernel::new(self.loaded::<S, B>(core, code)).with_checks(&self.checks))
+    }
+
+    /// What launches of `code`, for this program, need.
+    pub(crate) fn loaded<S: Signature, B: Backend>(
+        &self,
+        device: &DeviceCore<B>,
+        code: B::Code,
+    ) -> Loaded<B> {
+        Loaded {
+            device: device.id,
+            block: self.block,
+            most_blocks: most_blocks(self.block, &device.limits),
+            lengths: <S as crate::kernel::signature::sealed::Signature>::LENGTHS,
+            code,
+            params: <S as crate::kernel::signature::sealed::Signature>::PARAMS,
+            name: self.name.clone(),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use bytemuck::Pod;
 
 use crate::backend::host::HostArgs;
 use crate::kernel::check::Facts;
+use crate::kernel::lengths::{Length, lengths};
 use crate::kernel::tables;
 
 /// A buffer that the kernel reads.
@@ -200,6 +201,8 @@ pub(crate) mod sealed {
         type Views<'a>;
         type Facts;
         const PARAMS: &'static [ParamKind];
+        /// For each parameter what it asks for, if it is a [`Len`].
+        const LENGTHS: &'static [Option<Length>];
         #[cfg(feature = "wgpu")]
         const TYPES: &'static [ParamType];
         fn views<'a>(args: &mut HostArgs<'a>) -> Self::Views<'a>;
@@ -306,6 +309,7 @@ macro_rules! signatures {
             type Views<'a> = ($($param::View<'a>,)*);
             type Facts = ($($param::Fact,)*);
             const PARAMS: &'static [ParamKind] = &[$($param::KIND),*];
+            const LENGTHS: &'static [Option<Length>] = &lengths([$($param::KIND),*]);
             #[cfg(feature = "wgpu")]
             const TYPES: &'static [ParamType] = &[$($param::TYPE),*];
             #[allow(clippy::unused_unit, reason = "the signature without parameters")]

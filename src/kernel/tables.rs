@@ -58,6 +58,17 @@ impl Gathered {
         self.spans.iter().map(|span| (span.place, self.bytes.get(span.range.clone()).unwrap_or(&[])))
     }
 
+    /// The table at `place`.
+    pub(crate) fn at(&self, place: usize) -> Option<&[u8]> {
+        self.iter().find(|(at, _)| *at == place).map(|(_, table)| table)
+    }
+
+    /// Whether no argument was a table, not even one that was too large.
+    #[inline]
+    pub(crate) fn is_unused(&self) -> bool {
+        !self.is_used
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_used || self.spans.is_empty()

@@ -349,7 +349,17 @@ impl<B: Backend> State<B> {
     }
 
     /// Where the bytes are, for an operation that runs now; `None` if there are none.
+    #[inline]
     pub(crate) fn resolve(&self, operation: &'static str) -> Result<Option<&Arc<Contents<B>>>> {
+        if let Home::Placed { contents, .. } = &self.home {
+            return Ok(Some(contents));
+        }
+        self.resolve_elsewhere(operation)
+    }
+
+    /// [`resolve`](State::resolve), of bytes that are not on the device.
+    #[inline(never)]
+    fn resolve_elsewhere(&self, operation: &'static str) -> Result<Option<&Arc<Contents<B>>>> {
         match &self.home {
             Home::Empty => Ok(None),
             Home::Placed { contents, .. } => Ok(Some(contents)),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::backend::command::Work;
 use crate::backend::{Backend, Job};
-use crate::device::{DeviceCore, Lane};
+use crate::device::{DeviceCore, Lane, Slot};
 use crate::memory::staging::{Staged, Staging};
 use crate::readback::Readback;
 
@@ -168,12 +168,13 @@ pub(crate) fn pending_bytes<B: Backend>(device: &DeviceCore<B>) -> usize {
 ///
 /// With no lock held. It goes on without having waited on a lost device, and where nobody else makes the device run.
 #[inline]
-pub(crate) fn make_room<B: Backend>(device: &DeviceCore<B>, slot: u32) {
-    if device.slot(slot).backlog.is_above(device.pending_limit) {
+pub(crate) fn make_room<B: Backend>(device: &DeviceCore<B>, of: &Slot<B>, slot: u32) {
+    if of.backlog.is_above(device.pending_limit) {
         wait_for_room(device, slot);
     }
 }
 
+#[cold]
 fn wait_for_room<B: Backend>(device: &DeviceCore<B>, slot: u32) {
     let limit = device.pending_limit;
     release(device, slot);

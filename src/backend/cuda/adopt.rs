@@ -21,7 +21,7 @@ use crate::device::{Device, DeviceCore};
 use crate::enqueue::Enqueue;
 use crate::error::{Error, Result as Outcome};
 use crate::guest;
-use crate::kernel::{Element, Kernel, Loaded, Program, Signature};
+use crate::kernel::{Element, Kernel, Program, Signature};
 use crate::memory::adoption::take_back;
 use crate::memory::allocation::Allocation;
 use crate::order::{Mark, Marks};
@@ -127,8 +127,7 @@ impl<S: Signature> Kernel<S, Cuda> {
         let sources = &program.sources;
         let code = CudaCode::adopt(&core.backend.machine, function, sources)
             .map_err(|fault| core.poison.absorb(fault))?;
-        let loaded = Loaded { device: core.id, name: sources.name.clone(), block: sources.block, code };
-        Ok(Kernel::new(loaded).with_checks(&sources.checks))
+        Ok(Kernel::new(sources.loaded::<S, Cuda>(core, code)).with_checks(&sources.checks))
     }
 }
 

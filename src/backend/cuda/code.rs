@@ -28,8 +28,14 @@ use crate::kernel::program::Sources;
 use crate::kernel::signature::ParamKind;
 
 /// A kernel of a CUDA device.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C)]
 pub struct CudaCode {
     pub(crate) function: Function,
+    /// How many buffers a launch is given, and how many bytes of scalars.
+    buffers: usize,
+    scalars: usize,
     params: SmallVec<[Param; FEW_PARAMS]>,
     /// What keeps the function; `None` only while it is being dropped. Behind a lock only to be `Sync`.
     keep: Mutex<Option<Retired>>,
@@ -62,13 +68,13 @@ const MOST_PARAMS: usize = 32;
 /// As many parameters as most kernels have.
 const FEW_PARAMS: usize = 8;
 
-/// What a parameter is given.
+/// Where the value of a parameter is.
 #[derive(Clone, Copy)]
 enum Param {
-    /// The address of the next buffer.
-    Buffer,
-    /// So many bytes of the scalars.
-    Value(u32),
+    /// In the list of the buffers' addresses, at this place.
+    Buffer(u32),
+    /// Among the scalars, from this byte on.
+    Scalar(u32),
 }
 
 /// The driver's two ways of being given parameters, one of which is null.
@@ -163,7 +169,14 @@ impl CudaCode {
     /// Without a function yet, but with what will keep it.
     fn new(machine: &Arc<Machine>, keep: Retired) -> Self {
         let function = Function { raw: std::ptr::null_mut(), shared: 0 };
-        CudaCode { function, params: SmallVec::new(), keep: Mutex::new(Some(keep)), machine: machine.clone() }
+        CudaCode {
+            function,
+            buffers: 0,
+            scalars: 0,
+            params: SmallVec::new(),
+            keep: Mutex::new(Some(keep)),
+            machine: machine.clone(),
+        }
     }
 
     /// Compares the function with what the program says of it.
@@ -233,12 +246,20 @@ impl CudaCode {
                     "`{name}`: parameter {index} has {bytes} bytes in the function and {expected} in the signature"
                 ));
             }
-            self.params.push(match kind {
-                ParamKind::Buffer(_) => Param::Buffer,
-                ParamKind::Scalar(_) | ParamKind::Len(_) => {
-                    Param::Value(u32::try_from(bytes).unwrap_or(u32::MAX))
+            let place = |place: usize| {
+                let large = format!("`{name}`: the parameters before parameter {index} have {place} bytes");
+                u32::try_from(place).map_err(|_| Fault::new(Call::Load, Severity::Call, large))
+            };
+            match kind {
+                ParamKind::Buffer(_) => {
+                    self.params.push(Param::Buffer(place(self.buffers)?));
+                    self.buffers += 1;
                 }
-            });
+                ParamKind::Scalar(_) | ParamKind::Len(_) => {
+                    self.params.push(Param::Scalar(place(self.scalars)?));
+                    self.scalars += bytes;
+                }
+            }
         }
         if self.param(sources.params.len())?.is_some() {
             let expected = sources.params.len();
@@ -266,50 +287,52 @@ impl CudaCode {
 
 impl CudaCode {
     /// Calls `call` with the parameters of a launch, in the driver's way: the address of each one's value.
-    #[inline]
     pub(crate) fn with_params<T>(
         &self,
         args: ArgsRef<'_, Cuda>,
         call: impl FnOnce(Params) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        match self.params.len() {
-            0..=FEW_PARAMS => self.in_room::<FEW_PARAMS, T>(args, call),
-            _ => {
-                cold_path();
-                self.in_room::<MOST_PARAMS, T>(args, call)
-            }
-        }
+        let places = args.regions.iter().map(|region| Ok(address(Call::Launch, region)?.0));
+        let places: SmallVec<[u64; MOST_PARAMS]> = places.collect::<Result<_, Fault>>()?;
+        self.with_places(&places, args.scalars, call)
     }
 
-    /// [`with_params`](CudaCode::with_params), with room for `N` of them.
+    /// [`with_params`](CudaCode::with_params), of buffers that start at `places`.
     #[inline]
-    fn in_room<const N: usize, T>(
+    pub(crate) fn with_places<T>(
         &self,
-        args: ArgsRef<'_, Cuda>,
+        places: &[u64],
+        scalars: &[u8],
         call: impl FnOnce(Params) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let missing = || {
+        // With it, every address below is that of a value.
+        if places.len() != self.buffers || scalars.len() != self.scalars {
             cold_path();
-            Fault::new(Call::Launch, Severity::Call, "a launch without all of its arguments")
-        };
-        let (mut addresses, mut places) = ([0u64; N], [std::ptr::null_mut(); N]);
-        let mut buffers = args.regions.iter().zip(&mut addresses);
-        let mut scalars = args.scalars;
-        for (param, place) in self.params.iter().zip(&mut places) {
-            *place = match param {
-                Param::Buffer => {
-                    let (region, start) = buffers.next().ok_or_else(missing)?;
-                    (*start, _) = address(Call::Launch, region)?;
-                    std::ptr::from_mut(start).cast()
-                }
-                Param::Value(bytes) => {
-                    let (value, rest) = scalars.split_at_checked(*bytes as usize).ok_or_else(missing)?;
-                    scalars = rest;
-                    value.as_ptr().cast_mut().cast()
-                }
-            };
+            return Err(Fault::new(
+                Call::Launch,
+                Severity::Call,
+                "a launch with other arguments than its kernel's",
+            ));
         }
-        call((places.as_mut_ptr(), std::ptr::null_mut()))
+        let value = |param: &Param| -> *mut c_void {
+            match *param {
+                Param::Buffer(place) => places.as_ptr().wrapping_add(place as usize).cast_mut().cast(),
+                Param::Scalar(start) => scalars.as_ptr().wrapping_add(start as usize).cast_mut().cast(),
+            }
+        };
+        let params = self.params.as_slice();
+        let fill = |values: &mut [*mut c_void]| {
+            params.iter().zip(values).for_each(|(param, place)| *place = value(param));
+        };
+        if params.len() <= FEW_PARAMS {
+            let mut values = [std::ptr::null_mut(); FEW_PARAMS];
+            fill(&mut values);
+            return call((values.as_mut_ptr(), std::ptr::null_mut()));
+        }
+        cold_path();
+        let mut values = [std::ptr::null_mut(); MOST_PARAMS];
+        fill(&mut values);
+        call((values.as_mut_ptr(), std::ptr::null_mut()))
     }
 }
 

@@ -45,8 +45,8 @@ unsafe impl Sync for Context {}
 
 /// While it lives, the context is the calling thread's current one.
 pub(crate) struct Bound {
-    /// Somebody else's context, which was current before.
-    previous: Option<sys::CUcontext>,
+    /// Somebody else's context, which was current before; null, if there was none.
+    previous: sys::CUcontext,
 }
 
 /// While it lives, the calling thread may allocate, free and ask beside somebody's capture in global mode.
@@ -114,13 +114,20 @@ impl Context {
     pub(crate) fn bind(&self) -> Result<Bound, Fault> {
         let mut current = std::ptr::null_mut();
         // SAFETY: `current` is a place for a handle.
-        check(Call::Open, unsafe { sys::cuCtxGetCurrent(&mut current) })?;
-        if current == self.raw {
-            return Ok(Bound { previous: None });
+        let code = unsafe { sys::cuCtxGetCurrent(&mut current) };
+        if code == CUresult::CUDA_SUCCESS && current == self.raw {
+            return Ok(Bound { previous: std::ptr::null_mut() });
         }
+        self.bind_after(code, current)
+    }
+
+    /// [`bind`](Context::bind), where the driver has answered that another context is the current one, or none.
+    #[cold]
+    fn bind_after(&self, code: Code, current: sys::CUcontext) -> Result<Bound, Fault> {
+        check(Call::Open, code)?;
         // SAFETY: `raw` is a live context: this value holds it.
         check(Call::Open, unsafe { sys::cuCtxSetCurrent(self.raw) })?;
-        Ok(Bound { previous: (!current.is_null()).then_some(current) })
+        Ok(Bound { previous: current })
     }
 
     /// Like [`bind`](Context::bind), for calls that a driver in somebody's global capture mode would refuse, and
@@ -185,10 +192,10 @@ impl Drop for Context {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if let Some(previous) = self.previous {
+        if !self.previous.is_null() {
             // SAFETY: `previous` was this thread's current context when the value was made. If its owner has destroyed
             // it meanwhile, the driver refuses, and ours stays current.
-            let _ = unsafe { sys::cuCtxSetCurrent(previous) };
+            let _ = unsafe { sys::cuCtxSetCurrent(self.previous) };
         }
     }
 }

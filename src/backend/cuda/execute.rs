@@ -17,7 +17,7 @@ use crate::backend::cuda::queue::{CudaQueue, Shared};
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine, callback, ferry};
 use crate::backend::fault::Severity;
-use crate::backend::{Call, Command, CommandRef, Fault, Region, Submitter, outcome};
+use crate::backend::{AtOnce, Call, Command, CommandRef, Fault, Region, Submitter, outcome};
 use crate::error::Error;
 use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
@@ -49,6 +49,19 @@ pub(crate) fn submit(
             enqueued?;
         }
     }
+    shared.submit(machine, seq);
+    Ok(())
+}
+
+/// Launches on clean bytes.
+pub(crate) fn launch_at_once(queue: &CudaQueue, seq: u64, of: AtOnce<'_, Cuda>) -> Result<(), Fault> {
+    let CudaQueue { shared, machine, .. } = queue;
+    let AtOnce { code, extent, places, scalars } = of;
+    let _bound = machine.context.bind()?;
+    let (blocks, block) = shape(extent)?;
+    code.with_places(places, scalars, |params| {
+        launch(Call::Launch, shared.stream(), code.function, blocks, block, params)
+    })?;
     shared.submit(machine, seq);
     Ok(())
 }
@@ -150,14 +163,12 @@ fn enqueue(
 /// The extent in the driver's numbers.
 #[inline]
 pub(crate) fn shape(extent: &Extent) -> Result<([u32; 3], [u32; 3]), Fault> {
-    let [x, y, z] = extent.blocks().map(u32::try_from);
-    match (x, y, z) {
-        (Ok(x), Ok(y), Ok(z)) => Ok(([x, y, z], extent.block())),
-        _ => {
-            cold_path();
-            Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count"))
-        }
+    let [x, y, z] = extent.blocks();
+    if (x | y | z) > u64::from(u32::MAX) {
+        cold_path();
+        return Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count"));
     }
+    Ok(([x as u32, y as u32, z as u32], extent.block()))
 }
 
 fn launch(

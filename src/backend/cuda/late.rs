@@ -91,6 +91,7 @@ pub(crate) fn may_fail(command: CommandRef<'_, Cuda>) -> bool {
 
 impl Late {
     /// Whether operations must be logged.
+    #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         // Acquire pairs with `settle`: who finds that a callback is through finds what it tainted. That one was submitted is
         // known to whoever uses its bytes after it, by the core's locks.

@@ -33,6 +33,7 @@ pub(crate) mod text;
 pub(crate) mod view;
 pub(crate) mod watch;
 
+use std::hint::cold_path;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,9 @@ pub use text::SourceText;
 use crate::backend::exit;
 use crate::backend::fault::Severity;
 use crate::backend::sealed::Driver;
-use crate::backend::{Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter};
+use crate::backend::{
+    AtOnce, Backend, Call, Command, Fault, Fleeting, HostBytes, Limits, Spares, Submitter, Waiter,
+};
 use crate::callback as calls;
 use crate::device::{Device, DeviceOptions};
 use crate::error::{Error, Result as Outcome};
@@ -342,9 +345,11 @@ impl Driver for Cuda {
 
     fn abandon(&self, _stream: StreamId) {}
 
+    #[inline]
     fn throttle(&self, queue: &CudaQueue) {
         let limit = self.machine.in_flight;
         if queue.shared.is_ahead(limit) {
+            cold_path();
             // Down to half, so that not each of the next operations waits for one.
             self.wait_for_room(queue, queue.shared.submitted().saturating_sub(limit / 2));
         }
@@ -395,6 +400,17 @@ impl Driver for Cuda {
         command: &mut Command<Self>,
     ) -> Result<(), Fault> {
         execute::submit(queue, seq, by, command)
+    }
+
+    const LAUNCHES_AT_ONCE: bool = true;
+
+    #[inline]
+    fn is_settled(&self) -> bool {
+        !self.machine.late.is_pending()
+    }
+
+    fn launch(&self, queue: &CudaQueue, seq: u64, launch: AtOnce<'_, Self>) -> Option<Fault> {
+        execute::launch_at_once(queue, seq, launch).err()
     }
 
     fn submit_failure(&self, queue: &CudaQueue, seq: u64, command: Command<Self>, cause: Arc<Error>) {

@@ -20,6 +20,7 @@ use crate::buffer::{Slice, Target};
 use crate::capture::recorder::Kind;
 use crate::error::{Error, Result};
 use crate::kernel::Element;
+use crate::kernel::args::UsesOf;
 use crate::submit::Route;
 
 /// The name of the call in errors.
@@ -313,7 +314,8 @@ impl TextureCopy {
 /// Enqueues or records a copy.
 fn copy<T: Element>(route: &mut Route<'_, Wgpu>, from: Texels<'_>, to: Slice<'_, T, Wgpu>) -> Result<()> {
     let len = to.len();
-    let gathered = route.gather(COPY, |into| into.buffer(to, Access::Write));
+    let mut uses = UsesOf::new();
+    let gathered = route.gather(COPY, &mut uses, |into| into.buffer(to, Access::Write));
     let section = match gathered {
         Some(problem) => Err(*problem),
         None => section(&route.core.device.backend.machine, from, len, size_of::<T>()),
@@ -322,10 +324,13 @@ fn copy<T: Element>(route: &mut Route<'_, Wgpu>, from: Texels<'_>, to: Slice<'_,
         Ok(section) if section.bytes() == 0 => Ok(()),
         Ok(section) => {
             let job = Job(Work::Raw { section: Arc::new(section) });
-            route.perform(COPY, job, Kind::Plain, None).map(drop)
+            route.perform(COPY, &uses, job, Kind::Plain, None).map(drop)
         }
         // Whatever job it is that does not run: what it was to write is not written.
-        Err(error) => route.perform(COPY, Job(Work::Copy), Kind::Plain, Some(Box::new(error))).map(drop),
+        Err(error) => {
+            let job = Job(Work::Copy);
+            route.perform(COPY, &uses, job, Kind::Plain, Some(Box::new(error))).map(drop)
+        }
     }
 }
 
