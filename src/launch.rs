@@ -46,7 +46,7 @@ impl<B: Backend> Launch<'_, B> {
         if B::LAUNCHES_AT_ONCE && route.window.is_none() {
             return self.at_once(core, uses, &extent);
         }
-        self.hand_over(route, uses, extent, None)
+        self.hand_over(route, uses, &extent, None)
     }
 
     /// Whether a short look finds nothing that must be looked at more closely.
@@ -92,7 +92,7 @@ impl<B: Backend> Launch<'_, B> {
         if problem.is_none() {
             problem = self.check(core, uses, extent).err().map(Box::new);
         }
-        self.hand_over(route, uses, extent, problem)
+        self.hand_over(route, uses, &extent, problem)
     }
 
     /// What speaks against it for its sizes: chunks that do not divide, and the program's own checks.
@@ -114,15 +114,21 @@ impl<B: Backend> Launch<'_, B> {
         &self,
         route: &mut Route<'_, B>,
         uses: &[UseOf<'_, B>],
-        extent: Extent,
+        extent: &Extent,
         problem: Problem,
     ) -> Problem {
-        let kernel = self.kernel.clone();
-        let work = match self.is_indirect {
-            false => Work::Launch { kernel, extent },
-            true => Work::LaunchIndirect { params: kernel.params, kernel },
+        let job = || {
+            let kernel = self.kernel.clone();
+            Job(match self.is_indirect {
+                false => Work::Launch { kernel, extent: *extent },
+                true => Work::LaunchIndirect { params: kernel.params, kernel },
+            })
         };
-        route.perform("launch", uses, Job(work), Kind::Plain, problem).err().map(Box::new)
+        let outcome = match route.window {
+            Some(guard) => route.record(guard, "launch", uses, Kind::Plain, job, problem),
+            None => route.perform("launch", uses, job(), Kind::Plain, problem).map(drop),
+        };
+        outcome.err().map(Box::new)
     }
 
     /// Launches without a command: the same step as any other operation's, in which nothing is kept of the arguments. What

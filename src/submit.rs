@@ -78,7 +78,7 @@ impl<'a, B: Backend> Route<'a, B> {
         problem: Problem,
     ) -> Result<Option<Mark>> {
         match self.window {
-            Some(guard) => self.record(guard, operation, uses, job, kind, problem).map(|()| None),
+            Some(guard) => self.record(guard, operation, uses, kind, || job, problem).map(|()| None),
             None => self.execute(operation, uses, job, problem).map(Some),
         }
     }
@@ -97,13 +97,15 @@ impl<'a, B: Backend> Route<'a, B> {
         }
     }
 
-    fn record(
-        &mut self,
+    /// Records an operation, whose job is made where it is kept.
+    #[inline]
+    pub(crate) fn record(
+        &self,
         guard: &WindowGuard<B>,
         operation: &'static str,
         uses: &[UseOf<'_, B>],
-        job: Job<B>,
         kind: Kind,
+        job: impl FnOnce() -> Job<B>,
         problem: Problem,
     ) -> Result<()> {
         let core = &*self.core;
@@ -112,12 +114,13 @@ impl<'a, B: Backend> Route<'a, B> {
             if let Some(error) = problem {
                 return Err(recorder.fail(*error));
             }
-            let window = guard.window.id;
+            let of = (guard.window.id, operation);
             if core.tables.is_empty() {
-                return recorder.append(window, operation, job, kind, uses, &core.scalars);
+                return recorder.append(of, (uses, &core.scalars), kind, job);
             }
+            cold_path();
             let tables = upload::record(core, recorder);
-            recorder.append(window, operation, job, kind, &tables.among(uses), &core.scalars)
+            recorder.append(of, (&tables.among(uses), &core.scalars), kind, job)
         })
     }
 

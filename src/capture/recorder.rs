@@ -7,6 +7,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Job};
 use crate::capture::constants::Constants;
@@ -141,61 +143,81 @@ impl<B: Backend> Default for Recorder<B> {
 }
 
 impl<B: Backend> Recorder<B> {
-    /// Appends one operation to a recording that is not doomed. On an error nothing is appended nor held, and it is doomed.
+    /// Appends one operation to a recording that is not doomed; its job is made where it is kept. On an error nothing is
+    /// appended nor held, and it is doomed.
+    #[inline]
     pub(crate) fn append(
+        &mut self,
+        (window, operation): (WindowId, &'static str),
+        (uses, scalars): (&[UseOf<'_, B>], &[u8]),
+        kind: Kind,
+        job: impl FnOnce() -> Job<B>,
+    ) -> Result<()> {
+        let (uses, tokens, scalars) = self.note(window, operation, uses, scalars)?;
+        self.zeroings += usize::from(kind == Kind::Zeroing);
+        self.nodes.push(Node { job: job(), uses, tokens, scalars, kind });
+        Ok(())
+    }
+
+    /// Writes down what an operation uses, and its scalars; returns where, and how many of the uses are of tokens. On an error
+    /// nothing is written down, and the recording is doomed.
+    fn note(
         &mut self,
         window: WindowId,
         operation: &'static str,
-        job: Job<B>,
-        kind: Kind,
         uses: &[UseOf<'_, B>],
         scalars: &[u8],
-    ) -> Result<()> {
+    ) -> Result<(Range<u32>, u32, Range<u32>)> {
         let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
         let (uses_end, scalars_end) = (first_use + uses.len(), first_scalar + scalars.len());
         let (Some(uses_at), Some(scalars_at)) = (span(first_use..uses_end), span(first_scalar..scalars_end))
         else {
             return Err(self.fail(too_long(operation)));
         };
-        if let Err(error) = self.note(window, operation, uses) {
-            self.uses.truncate(first_use);
-            return Err(self.fail(error));
+        let mut is_known = true;
+        for used in uses {
+            let number = self.number(used.alloc);
+            is_known &= number.is_some() && !used.alloc.is_token;
+            self.uses.push(used.at(number.unwrap_or(u32::MAX)));
         }
+        let tokens = if is_known { Ok(0) } else { self.note_new(window, operation, uses) };
+        let tokens = tokens.map_err(|error| {
+            self.uses.truncate(first_use);
+            self.fail(error)
+        })?;
         self.scalars.extend_from_slice(scalars);
-        let tokens = uses.iter().filter(|used| used.alloc.is_token).count() as u32;
-        self.zeroings += usize::from(kind == Kind::Zeroing);
-        self.nodes.push(Node { job, uses: uses_at, tokens, scalars: scalars_at, kind });
-        Ok(())
+        Ok((uses_at, tokens, scalars_at))
     }
 
-    /// Writes down what an operation of `window` uses, tokens last. On an error some of it, which is to be taken back.
+    /// Writes down again what an operation uses, tokens last, where some of it is new; returns how many tokens there are.
     ///
     /// An allocation that was used before may be used again, since what is touched stays where it is. New ones are
     /// touched only when nothing speaks against any of them: a doomed recording holds no buffer for an operation that it
     /// has not.
-    fn note(&mut self, window: WindowId, operation: &'static str, uses: &[UseOf<'_, B>]) -> Result<()> {
-        const NEW: u32 = u32::MAX;
-        let first = self.uses.len();
-        let buffers = uses.iter().filter(|used| !used.alloc.is_token);
-        let in_order = buffers.chain(uses.iter().filter(|used| used.alloc.is_token));
-        let mut is_new = false;
-        for used in in_order.clone() {
-            let known = self.index.get(&used.alloc.id()).copied();
-            if known.is_none() {
-                used.alloc.state.lock().recordable(operation, window)?;
-                is_new = true;
-            }
-            let (start, end) = (used.start as u64, used.end as u64);
-            self.uses.push(Use { alloc: known.unwrap_or(NEW), start, end, access: used.access });
+    fn note_new(&mut self, window: WindowId, operation: &'static str, uses: &[UseOf<'_, B>]) -> Result<u32> {
+        for used in uses.iter().filter(|used| self.number(used.alloc).is_none()) {
+            used.alloc.state.lock().recordable(operation, window)?;
         }
-        if !is_new {
-            return Ok(());
-        }
-        for (at, used) in (first..).zip(in_order) {
+        self.uses.truncate(self.uses.len() - uses.len());
+        let (tokens, buffers) = uses.iter().partition::<SmallVec<[_; 36]>, _>(|used| used.alloc.is_token);
+        for used in buffers.iter().chain(&tokens) {
             let number = self.touch(used.alloc, Birth::Outside);
-            self.uses.get_mut(at).into_iter().for_each(|noted| noted.alloc = number);
+            self.uses.push(used.at(number));
         }
-        Ok(())
+        Ok(tokens.len() as u32)
+    }
+
+    /// The number of an allocation among those that the recording touches.
+    #[inline]
+    fn number(&self, alloc: &Arc<Allocation<B>>) -> Option<u32> {
+        let guess = alloc.guess();
+        let is_right = |touched: &Touched<B>| Arc::ptr_eq(&touched.alloc, alloc);
+        if self.allocs.get(guess as usize).is_some_and(is_right) { Some(guess) } else { self.look_up(alloc) }
+    }
+
+    #[inline(never)]
+    fn look_up(&self, alloc: &Arc<Allocation<B>>) -> Option<u32> {
+        self.index.get(&alloc.id()).copied().inspect(|number| alloc.note_guess(*number))
     }
 
     /// Writes down an allocation that this recording made.
@@ -316,9 +338,34 @@ impl<B: Backend> Recorder<B> {
 
     fn touch(&mut self, alloc: &Arc<Allocation<B>>, birth: Birth) -> u32 {
         *self.index.entry(alloc.id()).or_insert_with(|| {
+            let number = self.allocs.len() as u32;
+            alloc.note_guess(number);
             self.allocs.push(Touched::new(alloc, birth));
-            (self.allocs.len() - 1) as u32
+            number
         })
+    }
+
+    /// Takes out the nodes that are not `needed`, with what they use.
+    pub(crate) fn leave_out(&mut self, needed: &[bool]) {
+        let Recorder { nodes, uses, .. } = self;
+        let (mut needed, mut kept) = (needed.iter(), 0);
+        nodes.retain_mut(|node| {
+            if needed.next() == Some(&false) {
+                return false;
+            }
+            let (from, first) = (node.uses(), kept as u32);
+            kept += from.len();
+            // Never behind where they were, so that none is overwritten that is still to come.
+            uses.copy_within(from, first as usize);
+            node.uses = first..kept as u32;
+            true
+        });
+        uses.truncate(kept);
+    }
+
+    /// Hands over the nodes, their uses and their scalars, and makes room for as many again.
+    pub(crate) fn take_lists(&mut self) -> (Vec<Node<B>>, Vec<Use>, Vec<u8>) {
+        (hand_over(&mut self.nodes), hand_over(&mut self.uses), hand_over(&mut self.scalars))
     }
 }
 
@@ -328,6 +375,16 @@ pub(crate) enum Birth {
     /// Nowhere: the recording made it.
     Here,
     Outside,
+}
+
+fn hand_over<T>(list: &mut Vec<T>) -> Vec<T> {
+    let len = list.len();
+    let mut taken = std::mem::replace(list, Vec::with_capacity(len));
+    // A graph lives for long; the recordings before may have been larger.
+    if taken.capacity() / 2 > len {
+        taken.shrink_to_fit();
+    }
+    taken
 }
 
 /// A range in the numbers that a recording has room for.

@@ -11,14 +11,14 @@ use crate::backend::{Backend, Contents, Fleeting, Region};
 use crate::callback;
 use crate::capture::footprints::{Footprints, footprints};
 use crate::capture::options::{CaptureOptions, Order};
-use crate::capture::recorder::{Kind, Node, Recorder, Touched};
+use crate::capture::recorder::{Kind, Recorder, Touched};
 use crate::capture::window::{WindowGuard, retire};
 use crate::device::{DeviceCore, Zeroing};
 use crate::error::{Error, Result};
 use crate::fresh;
 use crate::graph::flow::{self, Dag, Footprint, Use};
 use crate::graph::plan::{Plan, Request, plan};
-use crate::graph::{Graph, GraphCore, commands::Commands, reach::Reach, zeroing};
+use crate::graph::{Graph, GraphCore, commands::Commands, reach, zeroing};
 use crate::memory::allocation::Allocation;
 use crate::memory::drops;
 use crate::memory::pool::release;
@@ -112,8 +112,8 @@ impl<'r, B: Backend> Sealing<'r, B> {
 
     fn seal(mut self) -> Result<Graph<B>> {
         self.leave_out_zeroings();
-        let (dag, reach) = self.edges();
-        let (plan, offsets) = self.plan(&dag, &reach);
+        let (dag, order) = self.edges();
+        let (plan, offsets) = self.plan(&dag, order);
         let arena = self.arena(&plan)?;
         let mut survivors = Survivors { device: &self.core.device, reserved: Vec::new() };
         for (at, early) in self.recorder.take_early() {
@@ -181,11 +181,10 @@ impl<'r, B: Backend> Sealing<'r, B> {
             |alloc| recorder.allocs[alloc as usize].alloc.bytes as u64,
             recorder.allocs.len(),
         );
-        let mut needed = needed.into_iter();
-        self.recorder.nodes.retain(|_| needed.next().unwrap_or(true));
+        self.recorder.leave_out(&needed);
     }
 
-    fn edges(&self) -> (Dag, Reach) {
+    fn edges(&self) -> (Dag, reach::Builder) {
         match self.options.order {
             Order::Sequential => flow::sequential(self.recorder.nodes.len()),
             Order::DataFlow => flow::data_flow(self.footprints(), self.recorder.allocs.len()),
@@ -193,7 +192,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
     }
 
     /// The plan for the temporaries, and where it puts each allocation, if there are any.
-    fn plan(&self, dag: &Dag, reach: &Reach) -> (Plan, Vec<Option<usize>>) {
+    fn plan(&self, dag: &Dag, order: reach::Builder) -> (Plan, Vec<Option<usize>>) {
         let is_temporary = |alloc: &usize| self.fates[*alloc] == Fate::Temporary;
         let temporaries: Vec<usize> = (0..self.fates.len()).filter(is_temporary).collect();
         if temporaries.is_empty() {
@@ -216,7 +215,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
             }
         }
         let align = self.core.device.limits.alignment as u64;
-        let plan = plan(&requests, reach, dag, align);
+        let plan = plan(&requests, &order.finish(), dag, align);
         let mut offsets = vec![None; self.fates.len()];
         for (alloc, offset) in temporaries.iter().zip(&plan.offsets) {
             offsets[*alloc] = offset.map(to_usize);
@@ -324,35 +323,23 @@ impl<'r, B: Backend> Sealing<'r, B> {
 
     /// The nodes, taken from the recorder, with their uses in terms of the graph's members and where those are.
     fn commands(&mut self, places: &[Place<B>]) -> Commands<B> {
-        let Recorder { nodes, uses, scalars, .. } = &mut *self.recorder;
-        let mut list = Commands::with_capacity(nodes.len(), uses.len(), scalars.len());
-        for node in nodes.drain(..) {
-            let (first_use, first_scalar) = (list.uses.len() as u32, list.scalars.len() as u32);
-            for used in &uses[node.uses()] {
-                let Place { member, shift, contents } = &places[used.alloc as usize];
-                list.uses.push(Use {
-                    alloc: *member,
-                    start: used.start + shift,
-                    end: used.end + shift,
-                    access: used.access,
-                });
-                list.regions.push(Region {
-                    contents: contents.as_ref().filter(|_| used.start < used.end).cloned(),
-                    start: used.start as usize,
-                    end: used.end as usize,
-                    access: used.access,
-                });
-            }
-            list.scalars.extend_from_slice(&scalars[node.scalars()]);
-            list.nodes.push(Node {
-                uses: first_use..list.uses.len() as u32,
-                scalars: first_scalar..list.scalars.len() as u32,
-                // Embedded into a graph that follows the data, the nodes must still follow each other.
-                kind: if self.options.order == Order::Sequential { Kind::Barrier } else { node.kind },
-                ..node
+        let (mut nodes, mut uses, scalars) = self.recorder.take_lists();
+        let mut regions = Vec::with_capacity(uses.len());
+        for used in &mut uses {
+            let Place { member, shift, contents } = &places[used.alloc as usize];
+            regions.push(Region {
+                contents: contents.as_ref().filter(|_| used.start < used.end).cloned(),
+                start: used.start as usize,
+                end: used.end as usize,
+                access: used.access,
             });
+            *used = Use { alloc: *member, start: used.start + shift, end: used.end + shift, ..*used };
         }
-        list
+        if self.options.order == Order::Sequential {
+            // Embedded into a graph that follows the data, the nodes must still follow each other.
+            nodes.iter_mut().for_each(|node| node.kind = Kind::Barrier);
+        }
+        Commands { nodes, uses, regions, scalars }
     }
 
     /// Makes the graph a member of everything that it uses, and orders it after everything that used it before.

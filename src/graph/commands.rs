@@ -22,15 +22,6 @@ pub struct Commands<B: Driver> {
 }
 
 impl<B: Driver> Commands<B> {
-    pub(crate) fn with_capacity(nodes: usize, uses: usize, scalars: usize) -> Self {
-        Commands {
-            nodes: Vec::with_capacity(nodes),
-            uses: Vec::with_capacity(uses),
-            regions: Vec::with_capacity(uses),
-            scalars: Vec::with_capacity(scalars),
-        }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::reach::{Builder, Reach};
+use super::reach::Builder;
 use crate::access::Access;
 
 const NONE: u32 = u32::MAX;
@@ -60,8 +60,8 @@ impl Dag {
     }
 }
 
-/// The edges and the order of `nodes`, in record order: exactly the conflicts of their uses, by byte range, and
-/// their barriers.
+/// The edges of `nodes`, and what knows their order, in record order: exactly the conflicts of their uses, by byte range,
+/// and their barriers.
 ///
 /// `allocs` is how many allocations there are, as a hint. A use costs one step for each piece of its range that
 /// was last used differently: many uses of whole allocations or of fixed slices are cheap, many reads of all that
@@ -69,7 +69,7 @@ impl Dag {
 pub(crate) fn data_flow<'a>(
     nodes: impl Iterator<Item = Footprint<'a>> + Clone,
     allocs: usize,
-) -> (Dag, Reach) {
+) -> (Dag, Builder) {
     let mut tracks = tracks(nodes.clone(), allocs);
     let (count, _) = nodes.size_hint();
     let mut builder = Builder::new(count);
@@ -79,7 +79,7 @@ pub(crate) fn data_flow<'a>(
     for (n, node) in (0_u32..).zip(nodes) {
         found.clear();
         for used in node.uses.iter().filter(|used| used.start < used.end) {
-            tracks[used.alloc as usize].apply(n, used, builder.reach(), &mut found);
+            tracks[used.alloc as usize].apply(n, used, &mut builder, &mut found);
         }
         if node.barrier {
             preds.push(&builder.push_barrier(barrier.unwrap_or(0)));
@@ -98,11 +98,11 @@ pub(crate) fn data_flow<'a>(
         builder.push(&mut found);
         preds.push(&found);
     }
-    (Dag { preds }, builder.finish())
+    (Dag { preds }, builder)
 }
 
 /// The graph in which each of `nodes` nodes follows the one before it.
-pub(crate) fn sequential(nodes: usize) -> (Dag, Reach) {
+pub(crate) fn sequential(nodes: usize) -> (Dag, Builder) {
     let mut builder = Builder::new(nodes);
     let mut preds = Lists::default();
     for n in 0..nodes as u32 {
@@ -110,7 +110,7 @@ pub(crate) fn sequential(nodes: usize) -> (Dag, Reach) {
         builder.push(&mut before);
         preds.push(&before);
     }
-    (Dag { preds }, builder.finish())
+    (Dag { preds }, builder)
 }
 
 /// One list a node, stored end to end.
@@ -197,7 +197,8 @@ impl Last {
 
     /// Notes a use by `n`, and adds to `found` whatever it must follow. A writer with readers is left out: the
     /// readers follow it.
-    fn apply(&mut self, n: u32, access: Access, reach: &Reach, found: &mut Vec<u32>) {
+    #[inline]
+    fn apply(&mut self, n: u32, access: Access, order: &mut Builder, found: &mut Vec<u32>) {
         if access.writes() && !self.readers.is_empty() {
             found.extend_from_slice(&self.readers);
         } else if self.writer != NONE {
@@ -209,7 +210,7 @@ impl Last {
         } else if self.readers.last() != Some(&n) {
             // What follows the newer reader follows the older one: along a chain, the list stays short.
             if let [.., older, newer] = self.readers[..]
-                && reach.happens_before(older, newer)
+                && order.reach().happens_before(older, newer)
             {
                 self.readers.truncate(self.readers.len() - 2);
                 self.readers.push(newer);
@@ -237,24 +238,30 @@ fn tracks<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: usize) -> Vec<
 
 impl Track {
     /// Notes a use by `n`, and adds to `found` what it must follow, with repetitions and perhaps `n` itself.
-    fn apply(&mut self, n: u32, used: &Use, reach: &Reach, found: &mut Vec<u32>) {
+    #[inline]
+    fn apply(&mut self, n: u32, used: &Use, order: &mut Builder, found: &mut Vec<u32>) {
         if !self.written {
             return;
         }
         let whole = used.start == self.extent.start && used.end == self.extent.end;
         match &mut self.state {
-            State::Whole(last) if whole => return last.apply(n, used.access, reach, found),
-            State::Whole(last) => {
-                let piece = Piece { end: self.extent.end, last: last.clone() };
-                self.state = State::Pieces(BTreeMap::from([(self.extent.start, piece)]));
-            }
-            State::Pieces(_) => {}
+            State::Whole(last) if whole => last.apply(n, used.access, order, found),
+            State::Whole(_) | State::Pieces(_) => self.apply_to_pieces(n, used, order, found),
+        }
+    }
+
+    /// [`apply`](Track::apply), where not all bytes have the same last uses, or not all will have.
+    fn apply_to_pieces(&mut self, n: u32, used: &Use, order: &mut Builder, found: &mut Vec<u32>) {
+        let whole = used.start == self.extent.start && used.end == self.extent.end;
+        if let State::Whole(last) = &self.state {
+            let piece = Piece { end: self.extent.end, last: last.clone() };
+            self.state = State::Pieces(BTreeMap::from([(self.extent.start, piece)]));
         }
         let State::Pieces(pieces) = &mut self.state else { return };
         split(pieces, used.start);
         split(pieces, used.end);
         for piece in pieces.range_mut(used.start..used.end).map(|(_, piece)| piece) {
-            piece.last.apply(n, used.access, reach, found);
+            piece.last.apply(n, used.access, order, found);
         }
         if whole && used.access.writes() {
             self.state = State::Whole(Last::written_by(n));

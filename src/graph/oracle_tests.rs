@@ -159,7 +159,8 @@ proptest! {
     /// A missing edge is a race on the device; an extra one loses parallelism.
     #[test]
     fn the_graph_orders_exactly_the_nodes_that_meet_in_a_byte(nodes in recording(50)) {
-        let (dag, reach) = data_flow(footprints(&nodes), ALLOCS as usize);
+        let (dag, order) = data_flow(footprints(&nodes), ALLOCS as usize);
+        let reach = order.finish();
         let order = hazards(&nodes);
         prop_assert_eq!(dag.len(), nodes.len());
         prop_assert_eq!(&closed(edges(&dag)), &order);
@@ -208,7 +209,8 @@ proptest! {
         wanted in vec((0_u64..200, btree_set(0_u32..50, 0..4)), 0..60),
         align in prop_oneof![Just(1_u64), Just(16), Just(48)],
     ) {
-        let (dag, reach) = data_flow(footprints(&nodes), 0);
+        let (dag, order) = data_flow(footprints(&nodes), 0);
+        let reach = order.finish();
         let order = hazards(&nodes);
         let requests: Vec<Request> = wanted
             .into_iter()
@@ -240,7 +242,8 @@ proptest! {
             newest[to as usize] = Some(n);
             nodes.push((uses, false));
         }
-        let (dag, reach) = data_flow(footprints(&nodes), requests.len());
+        let (dag, order) = data_flow(footprints(&nodes), requests.len());
+        let reach = order.finish();
         let plan = plan(&requests, &reach, &dag, 8);
         check(&requests, &plan, &hazards(&nodes), 8)?;
         prop_assert!(plan.bytes <= plan.unshared);
@@ -325,7 +328,8 @@ fn ping_pong(lanes: u32, steps: u32, bytes: impl Fn(u32) -> u64) -> Plan {
     let nodes: Vec<Recorded> = (0..total).map(node).collect();
     let uses = |n: u32| [n, n + lanes].into_iter().filter(|n| *n < total).collect();
     let requests: Vec<Request> = (0..total).map(|n| Request { bytes: bytes(n), uses: uses(n) }).collect();
-    let (dag, reach) = data_flow(footprints(&nodes), total as usize);
+    let (dag, order) = data_flow(footprints(&nodes), total as usize);
+    let reach = order.finish();
     plan(&requests, &reach, &dag, 256)
 }
 
@@ -350,7 +354,8 @@ fn a_larger_temporary_takes_neighbours_or_the_end_of_the_arena() {
 
 #[test]
 fn a_sequential_graph_is_one_chain() {
-    let (dag, reach) = sequential(300);
+    let (dag, order) = sequential(300);
+    let reach = order.finish();
     assert_eq!((dag.len(), dag.edge_count()), (300, 299));
     let order: Order = (0..300).map(|a| (0..300).map(|b| a < b).collect()).collect();
     assert_eq!(answers(&reach, 300), order);
@@ -359,7 +364,8 @@ fn a_sequential_graph_is_one_chain() {
 
 #[test]
 fn an_arena_too_large_to_exist_is_not_a_panic() {
-    let (dag, reach) = sequential(3);
+    let (dag, order) = sequential(3);
+    let reach = order.finish();
     let uses = [vec![0], vec![0, 1], vec![1, 2], vec![2]];
     let requests: Vec<Request> = uses.map(|uses| Request { bytes: u64::MAX - 5, uses }).into();
     assert_eq!(plan(&requests, &reach, &dag, 256).bytes, u64::MAX);

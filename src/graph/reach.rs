@@ -123,6 +123,11 @@ struct Entry {
 /// Builds a [`Reach`] node by node, in record order.
 pub(crate) struct Builder {
     reach: Reach,
+    /// The parents of the nodes that are still to be added, each of which follows one node or none: a graph of chains is
+    /// recorded without anybody asking for their order.
+    deferred: Vec<u32>,
+    /// How many nodes there will be, as a hint.
+    nodes: usize,
     /// The last node of each chain.
     tails: Vec<u32>,
     /// Per join: tails known to happen before it, whose chains its descendants may continue.
@@ -149,7 +154,9 @@ impl Builder {
     /// A builder with other bounds than the usual ones.
     pub(crate) fn bounded(nodes: usize, left: Bounds) -> Self {
         Self {
-            reach: Reach { nodes: Vec::with_capacity(nodes), ..Reach::default() },
+            reach: Reach::default(),
+            deferred: Vec::with_capacity(nodes),
+            nodes,
             tails: Vec::new(),
             spares: Vec::new(),
             merged: Merged::default(),
@@ -158,17 +165,37 @@ impl Builder {
     }
 
     /// The order of the nodes so far.
-    pub(crate) fn reach(&self) -> &Reach {
+    pub(crate) fn reach(&mut self) -> &Reach {
+        self.catch_up();
         &self.reach
     }
 
-    pub(crate) fn finish(self) -> Reach {
+    pub(crate) fn finish(mut self) -> Reach {
+        self.catch_up();
         self.reach
+    }
+
+    /// Adds the nodes that were deferred.
+    fn catch_up(&mut self) {
+        if self.deferred.is_empty() {
+            return;
+        }
+        if self.reach.nodes.is_empty() {
+            self.reach.nodes.reserve(self.nodes);
+        }
+        let mut deferred = std::mem::take(&mut self.deferred);
+        deferred.drain(..).for_each(|parent| self.push_single((parent != NONE).then_some(parent)));
+        self.deferred = deferred;
     }
 
     /// Adds the next node, which must follow `preds` (ascending, distinct), and takes out of `preds` every node
     /// that already happens before another one of them.
     pub(crate) fn push(&mut self, preds: &mut Vec<u32>) {
+        match preds.as_slice() {
+            [] => return self.deferred.push(NONE),
+            [only] => return self.deferred.push(*only),
+            _ => self.catch_up(),
+        }
         if let Some(&last) = preds.last() {
             preds.retain(|p| !self.reach.happens_before(*p, last));
         }
@@ -187,6 +214,7 @@ impl Builder {
     /// Adds the next node, which follows all others, and gives its predecessors: the nodes from `since` on that
     /// nothing followed, `since` being the barrier before this one, or 0.
     pub(crate) fn push_barrier(&mut self, since: u32) -> Vec<u32> {
+        self.catch_up();
         let n = self.reach.nodes.len() as u32;
         let preds: Vec<u32> = (since..n).filter(|p| self.reach.is_sink(*p)).collect();
         for p in &preds {

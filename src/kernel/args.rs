@@ -12,6 +12,7 @@ use crate::access::Access;
 use crate::backend::Backend;
 use crate::buffer::{Buffer, Slice, SliceMut};
 use crate::error::Error;
+use crate::graph::flow::Use;
 use crate::kernel::signature::{In, InOut, Len, Out, Signature, Uniform};
 use crate::kernel::tables::Gathered;
 use crate::memory::allocation::Allocation;
@@ -52,6 +53,12 @@ impl<B: Backend> UseOf<'_, B> {
     /// The bytes, from the start of the allocation.
     pub(crate) fn range(&self) -> Range<usize> {
         self.start..self.end
+    }
+
+    /// In a recording, of the allocation that has this number there.
+    #[inline]
+    pub(crate) fn at(&self, alloc: u32) -> Use {
+        Use { alloc, start: self.start as u64, end: self.end as u64, access: self.access }
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Allocation<B: Backend> {
     pub(crate) owner: Owner,
     /// How many members `state` has, so that a use of a buffer that is in no graph looks for none.
     memberships: AtomicU32,
+    /// Its number in the recording that touched it last.
+    guess: AtomicU32,
     /// Hardly ever contended: whoever uses the records holds the owner's lock or the order lock, and a recording only
     /// looks at the home.
     pub(crate) state: Mutex<State<B>>,
@@ -186,6 +188,7 @@ impl<B: Backend> Allocation<B> {
             is_token: kind == Kind::Token,
             owner: Owner::new(slot),
             memberships: AtomicU32::new(0),
+            guess: AtomicU32::new(u32::MAX),
             state: Mutex::new(State {
                 device: Tie::Keeps(device.clone()),
                 home,
@@ -253,6 +256,17 @@ impl<B: Backend> Allocation<B> {
         if let Some(device) = device {
             introduce(&device, &lease, self);
         }
+    }
+
+    /// Where a recording may have it among what it touches: a guess, which is to be checked there.
+    #[inline]
+    pub(crate) fn guess(&self) -> u32 {
+        // Relaxed: any number will do.
+        self.guess.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_guess(&self, number: u32) {
+        self.guess.store(number, Ordering::Relaxed);
     }
 
     /// Whether it belongs to no graph. Under the lock of any slot, or the order lock.

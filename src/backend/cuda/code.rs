@@ -292,8 +292,10 @@ impl CudaCode {
         args: ArgsRef<'_, Cuda>,
         call: impl FnOnce(Params) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let places = args.regions.iter().map(|region| Ok(address(Call::Launch, region)?.0));
-        let places: SmallVec<[u64; MOST_PARAMS]> = places.collect::<Result<_, Fault>>()?;
+        let mut places: SmallVec<[u64; MOST_PARAMS]> = SmallVec::new();
+        for region in args.regions {
+            places.push(address(Call::Launch, region)?.0);
+        }
         self.with_places(&places, args.scalars, call)
     }
 
