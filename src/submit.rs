@@ -10,7 +10,8 @@ use parking_lot::MutexGuard;
 
 use crate::backend::command::{Stamp, Work};
 use crate::backend::{Backend, Command, Contents, Job, Submitter, Waiter};
-use crate::capture::recorder::Kind;
+use crate::capture::recorder::{Kind, Recorder};
+use crate::capture::status::WindowId;
 use crate::capture::window::WindowGuard;
 use crate::device::{DeviceCore, Lane, Slot};
 use crate::error::{Error, Result};
@@ -118,9 +119,7 @@ impl<'a, B: Backend> Route<'a, B> {
             if core.tables.is_empty() {
                 return recorder.append(of, (uses, &core.scalars), kind, job);
             }
-            cold_path();
-            let tables = upload::record(core, recorder);
-            recorder.append(of, (&tables.among(uses), &core.scalars), kind, job)
+            append_with_tables(core, recorder, of, uses, kind, job())
         })
     }
 
@@ -143,6 +142,20 @@ impl<'a, B: Backend> Route<'a, B> {
             Err(error) => execute(core, operation, uses, job, Some(Box::new(error))),
         }
     }
+}
+
+/// Appends an operation that has tables.
+#[cold]
+fn append_with_tables<B: Backend>(
+    core: &StreamCore<B>,
+    recorder: &mut Recorder<B>,
+    of: (WindowId, &'static str),
+    uses: &[UseOf<'_, B>],
+    kind: Kind,
+    job: Job<B>,
+) -> Result<()> {
+    let tables = upload::record(core, recorder);
+    recorder.append(of, (&tables.among(uses), &core.scalars), kind, || job)
 }
 
 /// Waits until the queue of `slot` has room for another operation.

@@ -194,6 +194,7 @@ impl<B: Backend> Recorder<B> {
     /// An allocation that was used before may be used again, since what is touched stays where it is. New ones are
     /// touched only when nothing speaks against any of them: a doomed recording holds no buffer for an operation that it
     /// has not.
+    #[inline(never)]
     fn note_new(&mut self, window: WindowId, operation: &'static str, uses: &[UseOf<'_, B>]) -> Result<u32> {
         for used in uses.iter().filter(|used| self.number(used.alloc).is_none()) {
             used.alloc.state.lock().recordable(operation, window)?;

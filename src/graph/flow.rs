@@ -87,11 +87,11 @@ pub(crate) fn data_flow<'a>(
             continue;
         }
         // What comes before the last barrier is ordered by it.
-        found.retain(|p| *p != n && barrier.is_none_or(|b| *p > b));
-        if found.is_empty() {
-            found.extend(barrier);
-        }
-        if found.len() > 1 {
+        if barrier.is_some() || found.last() == Some(&n) || found.len() > 1 {
+            found.retain(|p| *p != n && barrier.is_none_or(|b| *p > b));
+            if found.is_empty() {
+                found.extend(barrier);
+            }
             found.sort_unstable();
             found.dedup();
         }
@@ -126,8 +126,12 @@ impl Lists {
         Lists { ends: Vec::with_capacity(lists), flat: Vec::with_capacity(lists) }
     }
 
+    #[inline]
     fn push(&mut self, list: &[u32]) {
-        self.flat.extend_from_slice(list);
+        match list {
+            [only] => self.flat.push(*only),
+            _ => self.flat.extend_from_slice(list),
+        }
         self.ends.push(self.flat.len());
     }
 

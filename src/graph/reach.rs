@@ -190,12 +190,18 @@ impl Builder {
 
     /// Adds the next node, which must follow `preds` (ascending, distinct), and takes out of `preds` every node
     /// that already happens before another one of them.
+    #[inline]
     pub(crate) fn push(&mut self, preds: &mut Vec<u32>) {
         match preds.as_slice() {
-            [] => return self.deferred.push(NONE),
-            [only] => return self.deferred.push(*only),
-            _ => self.catch_up(),
+            [] => self.deferred.push(NONE),
+            [only] => self.deferred.push(*only),
+            _ => self.push_follower(preds),
         }
+    }
+
+    /// [`push`](Builder::push), of a node that may follow several.
+    fn push_follower(&mut self, preds: &mut Vec<u32>) {
+        self.catch_up();
         if let Some(&last) = preds.last() {
             preds.retain(|p| !self.reach.happens_before(*p, last));
         }

@@ -217,9 +217,11 @@ struct Contained {
 impl Contained {
     fn of(commands: &Commands<Cuda>) -> Self {
         let mut found = Contained::default();
-        for command in commands.iter() {
-            match &command.job.0 {
-                Work::HostCall { .. } => found.failing_calls += usize::from(may_fail(command)),
+        for (index, job) in commands.jobs().enumerate() {
+            match &job.0 {
+                Work::HostCall { .. } => {
+                    found.failing_calls += usize::from(commands.get(index).is_some_and(may_fail));
+                }
                 Work::Raw { section } => found.sections_call |= section.calls(),
                 Work::Write { bytes, .. } => found.written += bytes.bytes().len(),
                 _ => {}
