@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use crate::access::Access;
 use crate::backend::Backend;
-use crate::device::{DeviceCore, Lane};
+use crate::device::{DeviceCore, Lane, Slot};
 
 /// One operation: the `seq`-th of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -490,7 +490,7 @@ pub(crate) fn enter<'d, B: Backend>(
 
 /// Every slot of the device, locked: for changes of who is a member of what.
 pub(crate) struct Everything<'d> {
-    lanes: Vec<MutexGuard<'d, Lane>>,
+    lanes: SmallVec<[MutexGuard<'d, Lane>; 8]>,
     _order: MutexGuard<'d, ()>,
 }
 
@@ -504,7 +504,7 @@ impl Everything<'_> {
 
 pub(crate) fn enter_all<B: Backend>(device: &DeviceCore<B>) -> Everything<'_> {
     let order = device.order.lock();
-    let lanes = (0..device.slots.len() as u32).map(|slot| device.lane(slot)).collect();
+    let lanes = device.slots.iter().map(Slot::lane).collect();
     Everything { lanes, _order: order }
 }
 

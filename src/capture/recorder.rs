@@ -7,8 +7,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::backend::sealed::Driver;
 use crate::backend::{Backend, Job};
 use crate::capture::constants::Constants;
@@ -200,12 +198,20 @@ impl<B: Backend> Recorder<B> {
             used.alloc.state.lock().recordable(operation, window)?;
         }
         self.uses.truncate(self.uses.len() - uses.len());
-        let (tokens, buffers) = uses.iter().partition::<SmallVec<[_; 36]>, _>(|used| used.alloc.is_token);
-        for used in buffers.iter().chain(&tokens) {
-            let number = self.touch(used.alloc, Birth::Outside);
-            self.uses.push(used.at(number));
+        let mut tokens = 0;
+        for used in uses.iter().filter(|used| !used.alloc.is_token) {
+            self.note_touched(used);
         }
-        Ok(tokens.len() as u32)
+        for used in uses.iter().filter(|used| used.alloc.is_token) {
+            self.note_touched(used);
+            tokens += 1;
+        }
+        Ok(tokens)
+    }
+
+    fn note_touched(&mut self, used: &UseOf<'_, B>) {
+        let number = self.touch(used.alloc, Birth::Outside);
+        self.uses.push(used.at(number));
     }
 
     /// The number of an allocation among those that the recording touches.

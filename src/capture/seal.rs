@@ -92,6 +92,8 @@ enum Fate {
     Temporary,
 }
 
+type Places<B> = SmallVec<[Place<B>; 8]>;
+
 impl<'r, B: Backend> Sealing<'r, B> {
     fn new(core: &'r StreamCore<B>, recorder: &'r mut Recorder<B>, options: &'r CaptureOptions<B>) -> Self {
         let fate = |touched: &Touched<B>| match touched.born {
@@ -251,13 +253,13 @@ impl<'r, B: Backend> Sealing<'r, B> {
         arena: Option<&Arc<Allocation<B>>>,
         offsets: &[Option<usize>],
         survivors: &mut Survivors<'_, B>,
-    ) -> Result<Vec<Place<B>>> {
+    ) -> Result<Places<B>> {
         let arena =
             arena.map(|arena| arena.state.lock().resolve("end").map(|home| home.cloned())).transpose()?;
         let (arena, mut member) = (arena.flatten(), 0);
         let temporaries = self.fates.iter().filter(|fate| **fate == Fate::Temporary).count();
         let arenas_member = (self.fates.len() - temporaries) as u32;
-        let mut places = Vec::with_capacity(self.fates.len());
+        let mut places = Places::with_capacity(self.fates.len());
         for (at, touched) in self.recorder.allocs.iter().enumerate() {
             if self.fates[at] == Fate::Temporary {
                 // What nothing uses that stays has no place, and its number says nothing.

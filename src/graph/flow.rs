@@ -74,6 +74,7 @@ pub(crate) fn data_flow<'a>(
     let (count, _) = nodes.size_hint();
     let mut builder = Builder::new(count);
     let mut preds = Lists::with_capacity(count);
+    // A node that follows none needs no room here.
     let mut found = Vec::new();
     let mut barrier = None;
     for (n, node) in (0_u32..).zip(nodes) {
@@ -123,7 +124,7 @@ pub(crate) struct Lists {
 impl Lists {
     /// With room for so many lists, most of which have one element.
     fn with_capacity(lists: usize) -> Self {
-        Lists { ends: Vec::with_capacity(lists), flat: Vec::with_capacity(lists) }
+        Lists { ends: Vec::with_capacity(lists), flat: Vec::with_capacity(lists.saturating_sub(1)) }
     }
 
     #[inline]
@@ -224,9 +225,9 @@ impl Last {
     }
 }
 
-fn tracks<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: usize) -> Vec<Track> {
+fn tracks<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: usize) -> SmallVec<[Track; 2]> {
     let unused = || Track { extent: 0..0, written: false, state: State::Whole(Last::written_by(NONE)) };
-    let mut tracks: Vec<Track> = Vec::with_capacity(allocs);
+    let mut tracks: SmallVec<[Track; 2]> = SmallVec::with_capacity(allocs);
     for used in nodes.flat_map(|node| node.uses).filter(|used| used.start < used.end) {
         let alloc = used.alloc as usize;
         if alloc >= tracks.len() {

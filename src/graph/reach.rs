@@ -23,6 +23,8 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 /// What the clocks of one graph may cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
@@ -125,7 +127,7 @@ pub(crate) struct Builder {
     reach: Reach,
     /// The parents of the nodes that are still to be added, each of which follows one node or none: a graph of chains is
     /// recorded without anybody asking for their order.
-    deferred: Vec<u32>,
+    deferred: SmallVec<[u32; 8]>,
     /// How many nodes there will be, as a hint.
     nodes: usize,
     /// The last node of each chain.
@@ -155,7 +157,7 @@ impl Builder {
     pub(crate) fn bounded(nodes: usize, left: Bounds) -> Self {
         Self {
             reach: Reach::default(),
-            deferred: Vec::with_capacity(nodes),
+            deferred: SmallVec::with_capacity(nodes),
             nodes,
             tails: Vec::new(),
             spares: Vec::new(),

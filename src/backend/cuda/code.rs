@@ -292,11 +292,11 @@ impl CudaCode {
         args: ArgsRef<'_, Cuda>,
         call: impl FnOnce(Params) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let mut places: SmallVec<[u64; MOST_PARAMS]> = SmallVec::new();
-        for region in args.regions {
-            places.push(address(Call::Launch, region)?.0);
+        let mut places = [0; MOST_PARAMS];
+        for (place, region) in places.iter_mut().zip(args.regions) {
+            (*place, _) = address(Call::Launch, region)?;
         }
-        self.with_places(&places, args.scalars, call)
+        self.with_places(places.get(..args.regions.len()).unwrap_or_default(), args.scalars, call)
     }
 
     /// [`with_params`](CudaCode::with_params), of buffers that start at `places`.

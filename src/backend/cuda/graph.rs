@@ -42,8 +42,8 @@ pub struct CudaExec {
     pub(crate) failing_calls: usize,
     /// Nothing that the graph uses was tainted when so many changes of taint had been made; the largest number at first.
     clean_at: AtomicU64,
-    /// Whose replays are in flight; without host nodes nobody asks.
-    replays: Arc<Replays>,
+    /// Whose replays are in flight; none without host nodes, which are who asks.
+    replays: Option<Arc<Replays>>,
     /// What the driver refers to.
     calls: Vec<Arc<Node>>,
     /// Whether raw sections call the host.
@@ -85,7 +85,7 @@ impl CudaExec {
             failing_calls: contained.failing_calls,
             fleeting,
             clean_at: AtomicU64::new(u64::MAX),
-            replays: Arc::default(),
+            replays: None,
             calls: Vec::new(),
             sections_call: contained.sections_call,
             commands: commands.clone(),
@@ -96,7 +96,7 @@ impl CudaExec {
             return Ok(sealed);
         }
         let mut builder = Builder::new(machine, sealed.writes.as_ref())?;
-        builder.build(commands, dag, &sealed.replays)?;
+        builder.build(commands, dag, &mut sealed.replays)?;
         sealed.calls = std::mem::take(&mut builder.calls);
         // From here on, dropping `sealed` is what destroys the executable.
         sealed.exec = Some(builder.instantiate()?);
@@ -142,21 +142,17 @@ impl CudaExec {
     fn launch(&self, queue: &CudaQueue, replay: impl FnOnce(&Arc<Shared>) -> Replay) -> Result<(), Fault> {
         let Some(exec) = &self.exec else { return Ok(()) };
         let shared = &queue.shared;
-        if self.sections_call || !self.calls.is_empty() {
+        if self.sections_call || self.replays.is_some() {
             // A callback may wait for its user, who may wait for what comes before it.
             shared.publish()?;
         }
-        if !self.calls.is_empty() {
-            self.replays.add(replay(shared));
+        if let Some(replays) = &self.replays {
+            replays.add(replay(shared));
         }
         // SAFETY: the executable is live, as long as `self`, and the stream as long as its queue. What its nodes use is
         // pinned by the graph, and that nothing else uses it at the same time is the core's order.
         let code = unsafe { sys::cuGraphLaunch(exec.0, shared.stream()) };
-        check(Call::Replay, code).inspect_err(|_| {
-            if !self.calls.is_empty() {
-                self.replays.take_back();
-            }
-        })
+        check(Call::Replay, code).inspect_err(|_| self.replays.iter().for_each(|replays| replays.take_back()))
     }
 
     /// Remembers, in the place of a replay, that nothing was written.
@@ -265,16 +261,19 @@ impl<'m> Builder<'m> {
         &mut self,
         commands: &Arc<Commands<Cuda>>,
         dag: &Dag,
-        replays: &Arc<Replays>,
+        replays: &mut Option<Arc<Replays>>,
     ) -> Result<(), Fault> {
-        let mut last: Vec<sys::CUgraphNode> = Vec::with_capacity(commands.len());
+        let mut last: SmallVec<[sys::CUgraphNode; 16]> = SmallVec::with_capacity(commands.len());
         for (index, command) in commands.iter().enumerate() {
             let mut before = Nodes::new();
             for node in dag.preds(index as u32) {
                 last.get(*node as usize).into_iter().for_each(|node| before.push(*node));
             }
             let node = match &command.job.0 {
-                Work::HostCall { .. } => self.call(&before, Node::new(commands, index, replays))?,
+                Work::HostCall { .. } => {
+                    let replays = replays.get_or_insert_default();
+                    self.call(&before, Node::new(commands, index, replays))?
+                }
                 _ => self.add(&before, command)?,
             };
             last.push(node);
