@@ -67,9 +67,9 @@ pub struct StreamCore<B: Backend> {
     pub(crate) last: u64,
     /// The scalars of the operation at hand.
     pub(crate) scalars: Vec<u8>,
+    pub(crate) tables: Gathered,
     /// The operation at hand, once it executes; between operations the room for the next one's arguments.
     pub(crate) command: Command<B>,
-    pub(crate) tables: Gathered,
     pub(crate) by: Submitter,
     pub(crate) id: StreamId,
     /// The room of the last recording, for the next one.

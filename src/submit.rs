@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 use std::hint::cold_path;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use crate::access::Access;
 use crate::backend::command::{Stamp, Work};
 use crate::backend::{Backend, Command, Contents, Job, Submitter, Waiter};
 use crate::capture::recorder::{Kind, Recorder};
@@ -16,6 +18,7 @@ use crate::capture::window::WindowGuard;
 use crate::device::{DeviceCore, Lane, Slot};
 use crate::error::{Error, Result};
 use crate::kernel::args::{Gather, UseOf, UsesOf};
+use crate::memory::allocation::State;
 use crate::memory::drops::{self, Kept};
 use crate::order::{self, Mark, Marks};
 use crate::profile::Stamps;
@@ -301,9 +304,8 @@ impl<B: Backend> Step<'_, B> {
             if range.is_empty() {
                 continue;
             }
-            for graph in state.conflicting(&range, access) {
-                graph.use_member(waits);
-                graph.note(*mark);
+            if !used.alloc.is_free_of_graphs() {
+                meet_graphs(&state, &range, access, *mark, waits);
             }
             state.uses.meet(range, access, *mark, waits, |mark| device.passed(mark));
         }
@@ -343,6 +345,21 @@ impl<B: Backend> Step<'_, B> {
             None => command.clear(),
         }
         problem
+    }
+}
+
+/// Writes down a use in the graphs that it conflicts with, and adds to `waits` what it must wait for there.
+#[inline(never)]
+fn meet_graphs<B: Backend>(
+    state: &State<B>,
+    range: &Range<usize>,
+    access: Access,
+    mark: Mark,
+    waits: &mut Marks,
+) {
+    for graph in state.conflicting(range, access) {
+        graph.use_member(waits);
+        graph.note(mark);
     }
 }
 

@@ -21,6 +21,7 @@ use crate::layout::Pitch;
 
 /// The tainted ranges of one allocation's bytes.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Taint {
     /// How many ranges are tainted, so that a clean allocation costs one load.
     count: AtomicUsize,

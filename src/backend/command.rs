@@ -31,15 +31,18 @@ pub struct Page<B: Driver> {
 }
 
 /// The bytes of one tenant: where they are, and which of them were left unwritten.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C)]
 pub struct Contents<B: Driver> {
-    pub(crate) page: Arc<Page<B>>,
-    /// Where the tenant's bytes start in the page.
-    pub(crate) offset: usize,
-    /// Where that is, on a backend whose memory has addresses, and how many bytes of the page are left from there on: a
+    /// Where the tenant's bytes start, on a backend whose memory has addresses, and how many bytes of the page are left from there on: a
     /// launch looks no further than here.
     pub(crate) address: u64,
     pub(crate) room: usize,
     pub(crate) taint: Taint,
+    pub(crate) page: Arc<Page<B>>,
+    /// Where the tenant's bytes start in the page.
+    pub(crate) offset: usize,
 }
 
 impl<B: Driver> Contents<B> {

@@ -14,8 +14,9 @@ pub struct Length {
     /// Its first byte among the scalars.
     at: usize,
     of: Counted,
-    /// Bytes of one element.
+    /// Bytes of one element; and what to shift by, where that is as good as to divide.
     element: usize,
+    shift: Option<u32>,
 }
 
 /// Whose elements are counted.
@@ -40,7 +41,9 @@ pub(crate) const fn lengths<const N: usize>(params: [ParamKind; N]) -> [Option<L
                 if of < N
                     && let ParamKind::Buffer(param) = params[of]
                 {
-                    found[index] = Some(Length { at, of: counted(&params, of), element: param.element });
+                    let (of, element) = (counted(&params, of), param.element);
+                    let shift = if element.is_power_of_two() { Some(element.trailing_zeros()) } else { None };
+                    found[index] = Some(Length { at, of, element, shift });
                 }
                 at += size_of::<u64>();
             }
@@ -73,15 +76,18 @@ pub(crate) fn supply<B: Backend>(
     tables: &Gathered,
     scalars: &mut [u8],
 ) {
-    for Length { at, of, element } in lengths.iter().flatten() {
+    for Length { at, of, element, shift } in lengths.iter().flatten() {
         let bytes = match of {
             // Tables are not among the uses yet.
             Counted::Buffer(number) => uses.get(*number).map_or(0, |used| used.end - used.start),
             Counted::Table(place) => tables.at(*place).map_or(0, <[u8]>::len),
         };
-        let len = bytes.checked_div(*element).unwrap_or(0) as u64;
+        let len = match shift {
+            Some(shift) => bytes >> shift,
+            None => bytes.checked_div(*element).unwrap_or(0),
+        };
         if let Some(place) = scalars.get_mut(*at..).and_then(<[u8]>::first_chunk_mut) {
-            *place = len.to_ne_bytes();
+            *place = (len as u64).to_ne_bytes();
         }
     }
 }

@@ -14,7 +14,10 @@ use crate::error::Error;
 pub(crate) const MAX_BYTES: usize = 64 << 10;
 
 /// Tables, copied from the host: their bytes one after the other. Used again by the stream's next launch.
+///
+/// In the order of its fields: most launches look at the first one alone.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Gathered {
     /// Whether there is anything: most launches have none, and look no further.
     is_used: bool,

@@ -22,20 +22,23 @@ use crate::memory::{AllocationMode, Reserved};
 use crate::order::{GraphOrder, Marks, Membership, Owner, Uses};
 
 /// The memory behind one buffer and the parts split off it.
+///
+/// In the order of its fields: what a launch needs is side by side.
+#[repr(C)]
 pub struct Allocation<B: Backend> {
     device: u32,
-    id: AtomicU64,
-    pub(crate) bytes: usize,
-    /// Whether it is the arena of a graph, whose contents mean nothing between two replays.
-    pub(crate) is_arena: bool,
-    /// Whether it is a token, which only the order of things knows of.
-    pub(crate) is_token: bool,
     /// The slot whose lock guards `state` (see [`crate::order`]).
     pub(crate) owner: Owner,
     /// How many members `state` has, so that a use of a buffer that is in no graph looks for none.
     memberships: AtomicU32,
     /// Its number in the recording that touched it last.
     guess: AtomicU32,
+    pub(crate) bytes: usize,
+    id: AtomicU64,
+    /// Whether it is the arena of a graph, whose contents mean nothing between two replays.
+    pub(crate) is_arena: bool,
+    /// Whether it is a token, which only the order of things knows of.
+    pub(crate) is_token: bool,
     /// Hardly ever contended: whoever uses the records holds the owner's lock or the order lock, and a recording only
     /// looks at the home.
     pub(crate) state: Mutex<State<B>>,
@@ -48,11 +51,12 @@ enum Kind {
     Token,
 }
 
-/// What the order of things knows of an allocation.
+/// What the order of things knows of an allocation. In the order of its fields, as [`Allocation`] is.
+#[repr(C)]
 pub(crate) struct State<B: Backend> {
-    device: Tie<B>,
     pub(crate) home: Home<B>,
     pub(crate) uses: Uses,
+    device: Tie<B>,
     members: SmallVec<[Membership; 1]>,
     /// Whether it belongs to a graph that alone knows it, so that its contents mean nothing between two replays.
     pub(crate) is_lone: bool,

@@ -53,17 +53,24 @@ pub(crate) fn submit(
     Ok(())
 }
 
-/// Launches on clean bytes.
-pub(crate) fn launch_at_once(queue: &CudaQueue, seq: u64, of: AtOnce<'_, Cuda>) -> Result<(), Fault> {
+/// Launches on clean bytes; returns what kept it from being enqueued.
+pub(crate) fn launch_at_once(queue: &CudaQueue, seq: u64, of: AtOnce<'_, Cuda>) -> Option<Fault> {
     let CudaQueue { shared, machine, .. } = queue;
     let AtOnce { code, extent, places, scalars } = of;
-    let _bound = machine.context.bind()?;
-    let (blocks, block) = shape(extent)?;
-    code.with_places(places, scalars, |params| {
-        launch(Call::Launch, shared.stream(), code.function, blocks, block, params)
-    })?;
+    let _bound = match machine.context.bind() {
+        Ok(bound) => bound,
+        Err(fault) => return Some(fault),
+    };
+    let enqueued = shape(extent).and_then(|(blocks, block)| {
+        code.with_places(places, scalars, |params| {
+            launch(Call::Launch, shared.stream(), code.function, blocks, block, params)
+        })
+    });
+    if let Err(fault) = enqueued {
+        return Some(fault);
+    }
     shared.submit(machine, seq);
-    Ok(())
+    None
 }
 
 /// Whether the command may run, by the taint of what it reads.

@@ -88,6 +88,8 @@ pub struct Cuda {
 #[repr(C)]
 pub(crate) struct Machine {
     in_flight: u64,
+    /// After so many operations a stream writes its counter, also if nobody waits.
+    pub(crate) interval: u64,
     pub(crate) late: Arc<Late>,
     pub(crate) watch: Watch,
     pub(crate) context: Context,
@@ -292,6 +294,7 @@ impl Driver for Cuda {
             cache: options.kernel_cache.open(),
             limits,
             in_flight: options.in_flight as u64,
+            interval: options.in_flight as u64 / 4,
         });
         let started = machine.start();
         started.map_err(|error| Fault::new(Call::Open, Severity::Call, error.to_string()))?;
@@ -409,8 +412,9 @@ impl Driver for Cuda {
         !self.machine.late.is_pending()
     }
 
+    #[inline]
     fn launch(&self, queue: &CudaQueue, seq: u64, launch: AtOnce<'_, Self>) -> Option<Fault> {
-        execute::launch_at_once(queue, seq, launch).err()
+        execute::launch_at_once(queue, seq, launch)
     }
 
     fn submit_failure(&self, queue: &CudaQueue, seq: u64, command: Command<Self>, cause: Arc<Error>) {
