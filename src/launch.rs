@@ -13,6 +13,7 @@ use crate::capture::recorder::Kind;
 use crate::error::{Error, Result};
 use crate::kernel::args::UseOf;
 use crate::kernel::check::{Checks, Facts};
+use crate::kernel::grid::are_within;
 use crate::kernel::lengths;
 use crate::kernel::signature::{ParamKind, Role};
 use crate::kernel::{Extent, Grid, Loaded, blocks};
@@ -40,21 +41,22 @@ impl<B: Backend> Launch<'_, B> {
         let (core, kernel) = (&mut *route.core, &**self.kernel);
         lengths::supply(kernel.lengths, uses, &core.tables, &mut core.scalars);
         let extent = self.grid.extent(kernel.block);
-        if problem.is_some() || !self.is_usual(core, &extent) {
+        let blocks = extent.blocks();
+        if problem.is_some() || !self.is_usual(core, &blocks) {
             return self.perform_checked(route, uses, problem);
         }
         if B::LAUNCHES_AT_ONCE && route.window.is_none() {
-            return self.at_once(core, uses, &extent);
+            return self.at_once(core, uses, &extent, &blocks);
         }
         self.hand_over(route, uses, &extent, None)
     }
 
     /// Whether a short look finds nothing that must be looked at more closely.
     #[inline]
-    fn is_usual(&self, core: &StreamCore<B>, extent: &Extent) -> bool {
+    fn is_usual(&self, core: &StreamCore<B>, blocks: &[u64; 3]) -> bool {
         let kernel = &**self.kernel;
         kernel.device == core.device.id
-            && extent.is_within(&kernel.most_blocks)
+            && are_within(*blocks, &kernel.most_blocks)
             && core.tables.is_unused()
             && self.checks.is_empty()
             && !self.is_indirect
@@ -133,7 +135,13 @@ impl<B: Backend> Launch<'_, B> {
 
     /// Launches without a command: the same step as any other operation's, in which nothing is kept of the arguments. What
     /// the backend does not take so becomes a command after all.
-    fn at_once(&self, core: &mut StreamCore<B>, uses: &[UseOf<'_, B>], extent: &Extent) -> Problem {
+    fn at_once(
+        &self,
+        core: &mut StreamCore<B>,
+        uses: &[UseOf<'_, B>],
+        extent: &Extent,
+        blocks: &[u64; 3],
+    ) -> Problem {
         let StreamCore { device, slot, scalars, by, last, command, .. } = core;
         let (device, slot, of) = (&**device, *slot, device.slot(*slot));
         submit::make_room(device, of, slot);
@@ -155,7 +163,8 @@ impl<B: Backend> Launch<'_, B> {
         step.wait();
         let mut fault = None;
         if is_clean && step.problem.is_none() {
-            let launch = AtOnce { code: &self.kernel.code, extent, places: &places, scalars };
+            let Loaded { code, block, .. } = &**self.kernel;
+            let launch = AtOnce { code, blocks, block, places: &places, scalars };
             fault = device.backend.launch(&of.queue, mark.seq, launch);
             if fault.is_none() {
                 (lane.seq, *last) = (mark.seq, mark.seq);

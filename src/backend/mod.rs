@@ -25,7 +25,6 @@ use crate::error::Error;
 use crate::failures::{Failures, Reports};
 use crate::graph::commands::Commands;
 use crate::graph::flow::Dag;
-use crate::kernel::Extent;
 use crate::poison::Poison;
 use crate::profile::Clock;
 use crate::stream_id::StreamId;
@@ -180,7 +179,8 @@ pub(crate) mod sealed {
 /// A launch as a backend takes it that keeps nothing of its arguments.
 pub struct AtOnce<'l, B: sealed::Driver> {
     pub(crate) code: &'l B::Code,
-    pub(crate) extent: &'l Extent,
+    pub(crate) blocks: &'l [u64; 3],
+    pub(crate) block: &'l [u32; 3],
     /// Where the bytes of each buffer start, in the order of the parameters; 0 for one that has none.
     pub(crate) places: &'l [u64],
     /// Packed, in the order of the parameters.

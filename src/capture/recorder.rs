@@ -151,27 +151,28 @@ impl<B: Backend> Recorder<B> {
         kind: Kind,
         job: impl FnOnce() -> Job<B>,
     ) -> Result<()> {
-        let (uses, tokens, scalars) = self.note(window, operation, uses, scalars)?;
+        let (first_use, first_scalar) = (self.uses.len() as u32, self.scalars.len() as u32);
+        let tokens = self.note(window, operation, uses, scalars).map_err(|error| *error)?;
+        let (uses, scalars) = (first_use..self.uses.len() as u32, first_scalar..self.scalars.len() as u32);
         self.zeroings += usize::from(kind == Kind::Zeroing);
         self.nodes.push(Node { job: job(), uses, tokens, scalars, kind });
         Ok(())
     }
 
-    /// Writes down what an operation uses, and its scalars; returns where, and how many of the uses are of tokens. On an error
-    /// nothing is written down, and the recording is doomed.
+    /// Writes down what an operation uses, and its scalars, where numbers of 32 bits reach; returns how many of the uses are of
+    /// tokens. On an error nothing is written down, and the recording is doomed.
     fn note(
         &mut self,
         window: WindowId,
         operation: &'static str,
         uses: &[UseOf<'_, B>],
         scalars: &[u8],
-    ) -> Result<(Range<u32>, u32, Range<u32>)> {
-        let (first_use, first_scalar) = (self.uses.len(), self.scalars.len());
-        let (uses_end, scalars_end) = (first_use + uses.len(), first_scalar + scalars.len());
-        let (Some(uses_at), Some(scalars_at)) = (span(first_use..uses_end), span(first_scalar..scalars_end))
-        else {
-            return Err(self.fail(too_long(operation)));
-        };
+    ) -> Result<u32, Box<Error>> {
+        let first_use = self.uses.len();
+        let most = (first_use + uses.len()).max(self.scalars.len() + scalars.len());
+        if u32::try_from(most).is_err() {
+            return Err(Box::new(self.fail(too_long(operation))));
+        }
         let mut is_known = true;
         for used in uses {
             let number = self.number(used.alloc);
@@ -181,10 +182,10 @@ impl<B: Backend> Recorder<B> {
         let tokens = if is_known { Ok(0) } else { self.note_new(window, operation, uses) };
         let tokens = tokens.map_err(|error| {
             self.uses.truncate(first_use);
-            self.fail(error)
+            Box::new(self.fail(error))
         })?;
         self.scalars.extend_from_slice(scalars);
-        Ok((uses_at, tokens, scalars_at))
+        Ok(tokens)
     }
 
     /// Writes down again what an operation uses, tokens last, where some of it is new; returns how many tokens there are.

@@ -77,7 +77,7 @@ impl Grid {
         limits: &Limits,
     ) -> Result<Option<Extent>> {
         let extent = self.extent(block);
-        if let Some((limit, requested, allowed)) = exceeded(block, extent.blocks, limits) {
+        if let Some((limit, requested, allowed)) = exceeded(block, extent.blocks(), limits) {
             return Err(Error::Limit { kernel: kernel.clone(), limit, requested, allowed });
         }
         Ok(self.size.size.iter().all(|size| *size > 0).then_some(extent))
@@ -86,22 +86,15 @@ impl Grid {
     /// What it comes to with blocks of `block` threads, within the limits or not.
     #[inline]
     pub(crate) fn extent(self, block: [u32; 3]) -> Extent {
-        let Dims { size: [x, y, z], rank } = self.size;
-        let [bx, by, bz] = block.map(|threads| threads as usize);
-        let (threads, blocks) = match self.unit {
-            Unit::Threads => ([x, y, z], [covering(x, bx), covering(y, by), covering(z, bz)]),
-            Unit::Blocks => (
-                [x.saturating_mul(bx), y.saturating_mul(by), z.saturating_mul(bz)],
-                [x, y, z].map(|n| n as u64),
-            ),
-        };
-        Extent { threads, blocks, block, rank }
+        let Dims { size, rank } = self.size;
+        Extent { size, block, unit: self.unit, rank }
     }
 }
 
 /// How many blocks cover so many threads.
 #[inline]
-fn covering(threads: usize, block: usize) -> u64 {
+fn covering(threads: usize, block: u32) -> u64 {
+    let block = block as usize;
     if threads <= block { u64::from(threads > 0) } else { threads.div_ceil(block.max(1)) as u64 }
 }
 
@@ -128,64 +121,96 @@ fn exceeded(block: [u32; 3], blocks: [u64; 3], limits: &Limits) -> Option<(GridL
 }
 
 /// The grid of one launch, as its kernel sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// As it was given, and what follows from that is worked out when it is asked for: recordings are long lists of these.
+#[derive(Clone, Copy)]
 pub struct Extent {
-    threads: [usize; 3],
-    blocks: [u64; 3],
+    size: [usize; 3],
     block: [u32; 3],
+    unit: Unit,
     rank: Rank,
 }
 
 impl Extent {
     /// The extent of a launch that is refused anyway.
     pub(crate) fn nothing() -> Self {
-        Extent { threads: [0; 3], blocks: [0; 3], block: [0; 3], rank: Rank::One }
-    }
-
-    /// Whether there is a block at least, and along each axis no more than `most`.
-    #[inline]
-    pub(crate) fn is_within(&self, most: &[u64; 3]) -> bool {
-        let ([x, y, z], [most_x, most_y, most_z]) = (self.blocks, *most);
-        x.wrapping_sub(1) < most_x && y.wrapping_sub(1) < most_y && z.wrapping_sub(1) < most_z
+        Extent { size: [0; 3], block: [0; 3], unit: Unit::Blocks, rank: Rank::One }
     }
 
     /// Threads in x, y and z: what [`Grid::covering`] was given.
     pub fn threads(&self) -> [usize; 3] {
-        self.threads
+        let ([x, y, z], [bx, by, bz]) = (self.size, self.block.map(|threads| threads as usize));
+        match self.unit {
+            Unit::Threads => self.size,
+            Unit::Blocks => [x.saturating_mul(bx), y.saturating_mul(by), z.saturating_mul(bz)],
+        }
     }
 
     /// Blocks in x, y and z.
+    #[inline]
     pub fn blocks(&self) -> [u64; 3] {
-        self.blocks
+        let ([x, y, z], [bx, by, bz]) = (self.size, self.block);
+        match self.unit {
+            Unit::Threads => [covering(x, bx), covering(y, by), covering(z, bz)],
+            Unit::Blocks => self.size.map(|blocks| blocks as u64),
+        }
     }
 
     /// Threads of one block in x, y and z.
+    #[inline]
     pub fn block(&self) -> [u32; 3] {
         self.block
     }
 
     /// Threads along x.
     pub fn width(&self) -> usize {
-        let [x, _, _] = self.threads;
+        let [x, _, _] = self.threads();
         x
     }
 
     /// Threads along y.
     pub fn height(&self) -> usize {
-        let [_, y, _] = self.threads;
+        let [_, y, _] = self.threads();
         y
     }
 
     /// The last of the extents that the grid was given: `n` of `n`, `y` of `(x, y)`, `z` of `(x, y, z)`, also where
     /// it is 1. What a kernel in chunks is divided along.
     pub fn outer(&self) -> usize {
-        let [x, y, z] = self.threads;
+        let [x, y, z] = self.threads();
         match self.rank {
             Rank::One => x,
             Rank::Two => y,
             Rank::Three => z,
         }
     }
+}
+
+impl PartialEq for Extent {
+    fn eq(&self, other: &Self) -> bool {
+        let facts = |extent: &Self| (extent.threads(), extent.blocks(), extent.block, extent.rank);
+        facts(self) == facts(other)
+    }
+}
+
+impl Eq for Extent {}
+
+impl std::fmt::Debug for Extent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (threads, blocks, block) = (self.threads(), self.blocks(), self.block);
+        f.debug_struct("Extent")
+            .field("threads", &threads)
+            .field("blocks", &blocks)
+            .field("block", &block)
+            .field("rank", &self.rank)
+            .finish()
+    }
+}
+
+/// Whether there is a block at least, and along each axis no more than `most`.
+#[inline]
+pub(crate) fn are_within([x, y, z]: [u64; 3], [most_x, most_y, most_z]: &[u64; 3]) -> bool {
+    x.wrapping_sub(1) < *most_x && y.wrapping_sub(1) < *most_y && z.wrapping_sub(1) < *most_z
 }
 
 /// A limit that a launch can exceed.

@@ -19,7 +19,6 @@ use crate::backend::cuda::{Cuda, Machine, callback, ferry};
 use crate::backend::fault::Severity;
 use crate::backend::{AtOnce, Call, Command, CommandRef, Fault, Region, Submitter, outcome};
 use crate::error::Error;
-use crate::kernel::grid::Extent;
 use crate::layout::Pitch;
 use crate::memory::staging::{Room, Staged};
 use crate::taint;
@@ -56,14 +55,14 @@ pub(crate) fn submit(
 /// Launches on clean bytes; returns what kept it from being enqueued.
 pub(crate) fn launch_at_once(queue: &CudaQueue, seq: u64, of: AtOnce<'_, Cuda>) -> Option<Fault> {
     let CudaQueue { shared, machine, .. } = queue;
-    let AtOnce { code, extent, places, scalars } = of;
+    let AtOnce { code, blocks, block, places, scalars } = of;
     let _bound = match machine.context.bind() {
         Ok(bound) => bound,
         Err(fault) => return Some(fault),
     };
-    let enqueued = shape(extent).and_then(|(blocks, block)| {
+    let enqueued = counted(*blocks).and_then(|blocks| {
         code.with_places(places, scalars, |params| {
-            launch(Call::Launch, shared.stream(), code.function, blocks, block, params)
+            launch(Call::Launch, shared.stream(), code.function, blocks, *block, params)
         })
     });
     if let Err(fault) = enqueued {
@@ -124,7 +123,7 @@ fn enqueue(
     let (args, stream, call) = (&command.args, queue.stream(), command.job.call());
     match (&command.job.0, args.regions.as_slice()) {
         (Work::Launch { kernel, extent }, _) => {
-            let (blocks, block) = shape(extent)?;
+            let (blocks, block) = (counted(extent.blocks())?, extent.block());
             kernel.code.with_params(command.view().args, |params| {
                 launch(call, stream, kernel.code.function, blocks, block, params)
             })
@@ -167,15 +166,14 @@ fn enqueue(
     }
 }
 
-/// The extent in the driver's numbers.
+/// So many blocks, in the driver's numbers.
 #[inline]
-pub(crate) fn shape(extent: &Extent) -> Result<([u32; 3], [u32; 3]), Fault> {
-    let [x, y, z] = extent.blocks();
+pub(crate) fn counted([x, y, z]: [u64; 3]) -> Result<[u32; 3], Fault> {
     if (x | y | z) > u64::from(u32::MAX) {
         cold_path();
         return Err(Fault::new(Call::Launch, Severity::Call, "more blocks than the driver can count"));
     }
-    Ok(([x as u32, y as u32, z as u32], extent.block()))
+    Ok([x as u32, y as u32, z as u32])
 }
 
 fn launch(

@@ -13,7 +13,7 @@ use crate::backend::command::{Work, fits};
 use crate::backend::cuda::callback::{Node, Replay, Replays};
 use crate::backend::cuda::code::{Function, Params};
 use crate::backend::cuda::context::check;
-use crate::backend::cuda::execute::{extra, shape};
+use crate::backend::cuda::execute::{counted, extra};
 use crate::backend::cuda::fill::{Step, THREADS};
 use crate::backend::cuda::late::may_fail;
 use crate::backend::cuda::memory::address;
@@ -286,7 +286,7 @@ impl<'m> Builder<'m> {
         let args = command.args;
         match (&command.job.0, args.regions) {
             (Work::Launch { kernel, extent }, _) => {
-                let (code, (blocks, block)) = (&kernel.code, shape(extent)?);
+                let (code, blocks, block) = (&kernel.code, counted(extent.blocks())?, extent.block());
                 code.with_params(args, |params| self.kernel(before, code.function, blocks, block, params))
             }
             (Work::Copy, [from, to]) => self.copy(before, from, to),
