@@ -177,6 +177,7 @@ pub(crate) mod sealed {
 }
 
 /// A launch as a backend takes it that keeps nothing of its arguments.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only CUDA takes launches so"))]
 pub struct AtOnce<'l, B: sealed::Driver> {
     pub(crate) code: &'l B::Code,
     pub(crate) blocks: &'l [u64; 3],
