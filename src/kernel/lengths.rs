@@ -106,3 +106,34 @@ pub(crate) fn elements<B: Backend>(
     };
     bytes / param.element
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Enqueue;
+    use crate::backend::host::Host;
+    use crate::kernel::signature::sealed::Signature;
+    use crate::kernel::{In, Len, Out, Uniform};
+
+    /// A count in another scalar's place, or of another argument, would let a kernel leave its buffers.
+    #[test]
+    fn every_count_is_of_its_own_argument_and_in_its_own_place() {
+        type S = (Len<2>, u8, Uniform<u32>, Out<[u8; 3]>, Len<3>, [u16; 3], Len<2>, In<u64>, Len<7>);
+        let lengths = <S as Signature>::LENGTHS;
+        let places: Vec<_> = lengths.iter().flatten().map(|length| length.at).collect();
+        assert_eq!(places, [0, 9, 23, 31]);
+        let device = crate::Device::<Host>::host().unwrap();
+        let mut stream = device.stream().unwrap();
+        let (out, input) = (stream.alloc::<[u8; 3]>(5).unwrap(), stream.alloc::<u64>(7).unwrap());
+        let used = |(alloc, start, end)| UseOf { alloc, start, end, access: crate::access::Access::Read };
+        let uses = [used(out.as_slice().parts()), used(input.as_slice().parts())];
+        let mut tables = Gathered::default();
+        tables.push(0, &[0; 44]);
+        let mut scalars = vec![0xff; 39];
+        supply(lengths, &uses, &tables, &mut scalars);
+        let count = |at: usize| u64::from_ne_bytes(*scalars[at..].first_chunk().unwrap());
+        assert_eq!([0, 9, 23, 31].map(count), [11, 5, 11, 7]);
+        assert!(scalars[8] == 0xff && scalars[17..23].iter().all(|byte| *byte == 0xff));
+        assert_eq!([2, 3, 7].map(|of| elements(S::PARAMS, of, &uses, &tables)), [11, 5, 7]);
+    }
+}

@@ -98,6 +98,28 @@ fn any_number_of_windows_may_be_open_at_once() {
     }
 }
 
+/// A buffer has a number in each recording that uses it: one that was taken for another recording's would make a graph of the
+/// wrong buffers.
+#[test]
+fn two_windows_that_meet_the_same_buffers_in_another_order_record_their_own() {
+    let Some((device, k)) = working(2) else { return };
+    let mut neighbour = device.stream().unwrap();
+    let (mut x, mut y) = (filled(&mut neighbour, 1.0), filled(&mut neighbour, 10.0));
+    let begin = || device.stream().unwrap().prepare().unwrap().begin().unwrap();
+    let (mut one, mut other) = (begin(), begin());
+    for _ in 0..2 {
+        one.launch(&k.inc, grid(), (&mut x, Len)).unwrap();
+        other.launch(&k.inc, grid(), (&mut y, Len)).unwrap();
+        one.launch(&k.add1, grid(), (&x, &mut y, Len, Len)).unwrap();
+        other.launch(&k.add1, grid(), (&y, &mut x, Len, Len)).unwrap();
+    }
+    let ((mut one, mut first), (mut other, mut second)) = (one.end().unwrap(), other.end().unwrap());
+    one.replay(&mut first).unwrap();
+    assert!(all(&neighbour.read(&x).unwrap(), 3.0) && all(&neighbour.read(&y).unwrap(), 4.0));
+    other.replay(&mut second).unwrap();
+    assert!(all(&neighbour.read(&x).unwrap(), 7.0) && all(&neighbour.read(&y).unwrap(), 6.0));
+}
+
 /// A stream that is leaked runs no destructor: its window must cost its neighbours nothing, and be found and ended.
 #[test]
 fn a_forgotten_recording_harms_nobody_until_it_is_evicted() {
