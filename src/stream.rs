@@ -73,7 +73,7 @@ pub struct StreamCore<B: Backend> {
     pub(crate) by: Submitter,
     pub(crate) id: StreamId,
     /// The room of the last recording, for the next one.
-    pub(crate) spare: Recorder<B>,
+    pub(crate) spare: Option<Box<Recorder<B>>>,
 }
 
 impl<P: Phase, B: Backend> Stream<P, B> {
@@ -115,7 +115,7 @@ impl<B: Backend> Stream<NoCapture, B> {
             by: Submitter { stream: id, failures: Arc::new(Failures::default()) },
             last: 0,
             mode: AllocationMode::default(),
-            spare: Recorder::default(),
+            spare: None,
             tables: Gathered::default(),
             scalars: Vec::new(),
             command: Command::taken(),

@@ -54,7 +54,7 @@ pub(crate) fn end<B: Backend>(core: &mut StreamCore<B>, guard: WindowGuard<B>) -
         Ok(_) => recorder.clear(),
         Err(error) => recorder.kill(&root_of(error)),
     }
-    core.spare = recorder;
+    core.spare = Some(recorder);
     drops::release(&device, core.slot);
     guard.window.gate.close();
     retire(&device, &guard.window);

@@ -42,7 +42,7 @@ type Pins<B> = HashMap<u64, Touched<B>, BuildHasherDefault<IdHasher>>;
 /// How far a window has come.
 pub(crate) enum Progress<B: Backend> {
     Prepared,
-    Recording(Recorder<B>),
+    Recording(Box<Recorder<B>>),
     Closed,
 }
 
@@ -101,7 +101,7 @@ impl<B: Backend> WindowGuard<B> {
             self.device.backend.abandon(core.id);
             return Err(self.closed_error());
         }
-        *state = Progress::Recording(std::mem::take(&mut core.spare));
+        *state = Progress::Recording(core.spare.take().unwrap_or_default());
         // Relaxed: written and read by the owner alone.
         self.begun.store(true, Ordering::Relaxed);
         // Under the lock, so that an eviction in between cannot be published before this.
@@ -133,7 +133,7 @@ impl<B: Backend> WindowGuard<B> {
     }
 
     /// Takes the recorder out, if the window was recording, and leaves it closed.
-    pub(crate) fn take(&self) -> Option<Recorder<B>> {
+    pub(crate) fn take(&self) -> Option<Box<Recorder<B>>> {
         match std::mem::replace(&mut *self.window.state.lock(), Progress::Closed) {
             Progress::Recording(recorder) => Some(recorder),
             Progress::Prepared | Progress::Closed => None,
@@ -143,12 +143,12 @@ impl<B: Backend> WindowGuard<B> {
     /// Closes the window without a graph. The room of the recording stays with the stream, for the next one.
     pub(crate) fn abort(&self, core: &mut StreamCore<B>) {
         if let Some(recorder) = self.abandon(Abandonment::Aborted) {
-            core.spare = recorder;
+            core.spare = Some(recorder);
         }
     }
 
     /// Closes the window without a graph; returns the recorder, emptied, if there was one.
-    fn abandon(&self, how: Abandonment) -> Option<Recorder<B>> {
+    fn abandon(&self, how: Abandonment) -> Option<Box<Recorder<B>>> {
         if !matches!(self.window.gate.close(), GateState::Open | GateState::Sealing) {
             // Whoever evicted the window holds this until the backend knows: the stream's next window must not begin first.
             drop(self.window.state.lock());

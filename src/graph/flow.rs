@@ -71,6 +71,7 @@ pub(crate) fn data_flow<'a>(
     allocs: usize,
 ) -> (Dag, Builder) {
     let mut tracks = tracks(nodes.clone(), allocs);
+    let tracks = tracks.as_mut_slice();
     let (count, _) = nodes.size_hint();
     let mut builder = Builder::new(count);
     let mut preds = Lists::with_capacity(count);
