@@ -250,13 +250,16 @@ impl WgpuQueue {
             }
             // Down to half, so that not each of the next operations waits for one.
             let sent = shared.submissions.lock();
-            let oldest = sent.get(sent.len() / 2).map(|(seq, _)| *seq);
+            // The parts of a replay carry the number of what came before it, which may be done.
+            let completed = shared.completed();
+            let oldest = sent.iter().skip(sent.len() / 2).map(|(seq, _)| *seq).find(|seq| *seq > completed);
             drop(sent);
             let half = state.accepted.saturating_sub(machine.in_flight / 2);
             let until = if submissions >= MOST_SUBMISSIONS { oldest.unwrap_or(half) } else { half };
             drop(state);
             match shared.block(machine, until, None) {
-                Ok(true) => {}
+                // If that was done already, it is only the news of the rest that is missing.
+                Ok(true) => _ = machine.poll(wgpu::PollType::Poll),
                 Ok(false) | Err(_) => return,
             }
         }

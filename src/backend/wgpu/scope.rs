@@ -64,8 +64,10 @@ thread_local! {
     static HEARD: RefCell<Heard> = const { RefCell::new(Heard::Nobody) };
 }
 
+#[derive(Default)]
 enum Heard {
     /// No call listens.
+    #[default]
     Nobody,
     Nothing,
     Error(wgpu::Error),
@@ -103,12 +105,6 @@ pub(crate) fn heard(error: wgpu::Error) -> Option<wgpu::Error> {
         // The root comes first.
         Heard::Error(_) => None,
     })
-}
-
-impl Default for Heard {
-    fn default() -> Self {
-        Heard::Nobody
-    }
 }
 
 /// Whether the device is lost or destroyed, asked of wgpu without changing anything.
