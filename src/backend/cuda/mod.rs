@@ -88,8 +88,6 @@ pub struct Cuda {
 #[repr(C)]
 pub(crate) struct Machine {
     in_flight: u64,
-    /// After so many operations a stream writes its counter, also if nobody waits.
-    pub(crate) interval: u64,
     pub(crate) late: Arc<Late>,
     pub(crate) watch: Watch,
     pub(crate) context: Context,
@@ -294,7 +292,6 @@ impl Driver for Cuda {
             cache: options.kernel_cache.open(),
             limits,
             in_flight: options.in_flight as u64,
-            interval: options.in_flight as u64 / 4,
         });
         let started = machine.start();
         started.map_err(|error| Fault::new(Call::Open, Severity::Call, error.to_string()))?;

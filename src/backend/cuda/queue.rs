@@ -68,6 +68,9 @@ struct Counter {
 #[repr(C, align(4096))]
 struct Page([AtomicU64; 512]);
 
+/// After so many operations the stream writes the counter, also if nobody waits.
+const INTERVAL: u64 = 64;
+
 /// After a wait that had to wait for more than it asked for, the stream writes the counter after each of so many operations:
 /// who waits for one replay while the next is under way will do so again.
 const PRECISE: u32 = 256;
@@ -150,7 +153,7 @@ impl Shared {
             cold_path();
             self.precise.store(precise - 1, Ordering::Relaxed);
             self.try_publish(machine);
-        } else if seq.saturating_sub(self.announced.load(Ordering::Relaxed)) >= machine.interval {
+        } else if seq.saturating_sub(self.announced.load(Ordering::Relaxed)) >= INTERVAL {
             cold_path();
             self.try_publish(machine);
         }
