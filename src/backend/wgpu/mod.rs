@@ -156,7 +156,8 @@ impl Device<Wgpu> {
     /// [adopt](crate::Buffer::from_wgpu). To destroy it is to lose this device.
     ///
     /// On a device that this library opened, its handlers of errors and of its loss are the library's: an error that no scope
-    /// of the program's catches is a fault that poisons the device.
+    /// of the program's catches is a fault that poisons the device. A scope that the program has open on the thread that launches
+    /// may catch one of a launch, whose submission then loses the device.
     pub fn wgpu_device(&self) -> &wgpu::Device {
         &self.core.backend.machine.lent().device
     }
