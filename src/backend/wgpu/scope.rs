@@ -73,7 +73,7 @@ enum Heard {
     Error(wgpu::Error),
 }
 
-/// [`scoped_briefly`] on a device whose handler of errors passes them to [`heard`]: without scopes, two of which cost a fifth of
+/// [`scoped_briefly`] on a device whose handler of errors passes them to [`heard`]: without scopes, two of which cost a sixth of
 /// what a bind group does.
 pub(crate) fn listening<T>(call: Call, f: impl FnOnce() -> T) -> Result<T, Fault> {
     /// Also if `f` panics, nobody listens any more.
