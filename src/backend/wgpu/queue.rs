@@ -311,10 +311,7 @@ impl Shared {
 
     /// Notes that operation `seq` is encoded, and submits if it is time.
     pub(crate) fn encoded(self: &Arc<Self>, machine: &Arc<Machine>, state: &mut State, seq: u64) {
-        // Relaxed: a stale number makes one submission smaller or larger than it might be.
-        if self.in_flight.load(Ordering::Relaxed) == 0 {
-            state.enough = machine.pace.first;
-        }
+        self.starts_anew(machine, state);
         // More than half of what may be in flight would have to be waited for as a whole.
         let enough = state.enough.min(machine.most_at_once());
         if Pace::is_near(state.encoder.weight, enough) {
@@ -346,14 +343,17 @@ impl Shared {
     /// How many commands are enough for a submission of a replay whose equal parts have so many: more, while the device has
     /// other work to do.
     pub(crate) fn enough(&self, machine: &Machine, state: &mut State, part: u32) -> u32 {
-        // Relaxed, as in `encoded`.
-        match self.in_flight.load(Ordering::Relaxed) {
-            0 => {
-                state.enough = machine.pace.first;
-                part
-            }
-            _ => part.max(state.enough),
+        if self.starts_anew(machine, state) { part } else { part.max(state.enough) }
+    }
+
+    /// Whether the device has nothing to do, so that the next submission is as small as the first.
+    fn starts_anew(&self, machine: &Machine, state: &mut State) -> bool {
+        // Relaxed: a stale number makes one submission smaller or larger than it might be.
+        let is_idle = self.in_flight.load(Ordering::Relaxed) == 0;
+        if is_idle {
+            state.enough = machine.pace.first;
         }
+        is_idle
     }
 
     /// Submits what was encoded if it is enough, or somebody waits for it.
