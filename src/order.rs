@@ -11,6 +11,9 @@
 //! So two operations that share an object exclude each other for the whole of their steps, and waits only ever point
 //! at operations that were enqueued before: no cycle, hence no deadlock, whatever order the threads meet in. An
 //! operation whose objects are all its slot's own takes one uncontended lock.
+//!
+//! Objects refer to each other: an allocation to the graphs that it is a member of, a graph to those that it shares bytes
+//! with. A reference is made by an operation whose slot owns both ends, so that they have one owner when it appears.
 
 #![forbid(unsafe_code)]
 
@@ -360,7 +363,7 @@ pub(crate) struct GraphOrder {
     pub(crate) links: Links,
 }
 
-/// Graphs whose replays a graph's replays must keep their order with. Changed under every lock of the device.
+/// Graphs whose replays a graph's replays must keep their order with. Changed under the lock of the slot that owns both.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// How many there are, so that a replay of a graph that has none takes no lock for them.
@@ -388,9 +391,9 @@ impl Links {
         std::mem::take(&mut *self.graphs.lock())
     }
 
-    /// Calls `visit` with each. Under the lock of any slot, or the order lock.
+    /// Calls `visit` with each. Under the lock of the graph's owner; else it is a guess, as the owner is.
     pub(crate) fn each(&self, visit: impl FnMut(&Arc<GraphOrder>)) {
-        // Relaxed: it changes only under every lock, each of which carries the change.
+        // Relaxed: it changes only under the lock of the graph's owner, which carries the change.
         if self.count.load(Ordering::Relaxed) > 0 {
             self.graphs.lock().iter().for_each(visit);
         }
@@ -448,15 +451,12 @@ impl Membership {
     pub(crate) fn conflicts(&self, range: &Range<usize>, access: Access) -> bool {
         self.ranges.iter().any(|(used, how)| meets(used, range) && how.conflicts(access))
     }
-
-    pub(crate) fn conflicts_with(&self, other: &Membership) -> bool {
-        other.ranges.iter().any(|(range, access)| self.conflicts(range, *access))
-    }
 }
 
 /// Locks `slot` once it owns every object that `objects` calls its argument with.
 ///
-/// `objects` is called under locks and must not take any but the objects' own.
+/// `objects` is called under locks and must not take any but the objects' own. An object that leads to others (an allocation
+/// to its graphs, a graph to its links) is named before them: what it leads to is only known once it is owned.
 pub(crate) fn enter<'d, B: Backend>(
     device: &'d DeviceCore<B>,
     slot: u32,
@@ -470,17 +470,14 @@ pub(crate) fn enter<'d, B: Backend>(
     }
     drop(lane);
     let order = device.order.lock();
-    let mut slots: SmallVec<[u32; 4]> = SmallVec::new();
+    let mut slots = owners_of(&objects);
     slots.push(slot);
-    objects(&mut |owner| slots.push(owner.get()));
-    slots.sort_unstable();
-    slots.dedup();
     let mut mine = None;
     let mut others: SmallVec<[MutexGuard<'d, Lane>; 4]> = SmallVec::new();
-    for index in slots {
-        let lane = device.lane(index);
+    for (index, lane) in lanes(device, slots) {
         if index == slot { mine = Some(lane) } else { others.push(lane) }
     }
+    // Again, since what the owners did until their lanes were locked may have added objects, all of them theirs.
     objects(&mut |owner| owner.set(slot));
     drop(others);
     drop(order);
@@ -488,7 +485,43 @@ pub(crate) fn enter<'d, B: Backend>(
     mine.unwrap_or_else(|| device.lane(slot))
 }
 
-/// Every slot of the device, locked: for changes of who is a member of what.
+/// The owners of some objects, locked, and kept.
+pub(crate) struct Owners<'d> {
+    _lanes: SmallVec<[MutexGuard<'d, Lane>; 4]>,
+    _order: MutexGuard<'d, ()>,
+}
+
+/// Locks the owner of every object that `objects` calls its argument with, for a change that no slot makes.
+///
+/// `objects` is called under the order lock and must not take any but the objects' own. What an owner makes an object of
+/// theirs refer to before its lane is locked is the owner's own, and so is locked too.
+pub(crate) fn enter_owners<B: Backend>(
+    device: &DeviceCore<B>,
+    objects: impl Fn(&mut dyn FnMut(&Owner)),
+) -> Owners<'_> {
+    let order = device.order.lock();
+    let lanes = lanes(device, owners_of(&objects)).map(|(_, lane)| lane).collect();
+    Owners { _lanes: lanes, _order: order }
+}
+
+/// The slots that own the objects. Under the order lock.
+fn owners_of(objects: &impl Fn(&mut dyn FnMut(&Owner))) -> SmallVec<[u32; 4]> {
+    let mut slots = SmallVec::new();
+    objects(&mut |owner| slots.push(owner.get()));
+    slots
+}
+
+/// Locks each of the slots once, in the order of their index.
+fn lanes<B: Backend>(
+    device: &DeviceCore<B>,
+    mut slots: SmallVec<[u32; 4]>,
+) -> impl Iterator<Item = (u32, MutexGuard<'_, Lane>)> {
+    slots.sort_unstable();
+    slots.dedup();
+    slots.into_iter().map(|slot| (slot, device.lane(slot)))
+}
+
+/// Every slot of the device, locked: for moves of whatever lies on a page.
 pub(crate) struct Everything<'d> {
     lanes: SmallVec<[MutexGuard<'d, Lane>; 8]>,
     _order: MutexGuard<'d, ()>,

@@ -25,7 +25,7 @@ use crate::memory::pool::release;
 use crate::memory::report::Arena;
 use crate::memory::reserve::reserve;
 use crate::memory::{AllocationMode, Reserved};
-use crate::order::{GraphOrder, Marks, Membership, enter_all};
+use crate::order::{GraphOrder, Marks, Membership, Owner, enter};
 use crate::stream::StreamCore;
 use crate::submit::root_of;
 use crate::upload;
@@ -346,33 +346,43 @@ impl<'r, B: Backend> Sealing<'r, B> {
 
     /// Makes the graph a member of everything that it uses, and orders it after everything that used it before.
     ///
-    /// Only here, under every lock and with nothing left that could fail, do survivors get their bytes: nobody can have
-    /// used them before.
+    /// Only here, when the slot owns all of it and nothing is left that could fail, do survivors get their bytes: nobody can
+    /// have used them before.
     fn join(
         &self,
         members: &[Arc<Allocation<B>>],
         footprints: &[Footprints],
         mut survivors: Survivors<'_, B>,
     ) -> Arc<GraphOrder> {
-        let _everything = enter_all(&self.core.device);
+        let StreamCore { device, slot, .. } = self.core;
+        let _lane = enter(device, *slot, |visit| {
+            members.iter().zip(footprints).for_each(|(alloc, ranges)| objects_of(alloc, ranges, visit));
+        });
         survivors.reserved.drain(..).for_each(|(alloc, reserved)| alloc.place(reserved));
         let placed = self.fates.iter().zip(&self.recorder.allocs).filter(|(fate, _)| **fate == Fate::Placed);
         placed.for_each(|(_, touched)| touched.alloc.state.lock().is_lone = true);
-        let order = GraphOrder::new(self.core.slot, Marks::default());
+        let order = GraphOrder::new(*slot, Marks::default());
         for (alloc, ranges) in members.iter().zip(footprints) {
             let mut state = alloc.state.lock();
-            let membership = Membership { graph: order.clone(), ranges: ranges.clone() };
             let mut noted = order.state.lock();
             for (range, access) in ranges {
                 state.uses.collect(range, *access, &mut noted.noted);
             }
             drop(noted);
-            for other in state.members().filter(|other| other.conflicts_with(&membership)) {
-                link(&order, &other.graph);
-            }
+            state.conflicting_with(ranges).for_each(|other| link(&order, other));
+            let membership = Membership { graph: order.clone(), ranges: ranges.clone() };
             alloc.join(&mut state, membership);
         }
         order
+    }
+}
+
+/// Every object that a graph looks at when it becomes a member of `alloc`: the allocation, and the graphs that use it in
+/// conflict with these `ranges`.
+fn objects_of<B: Backend>(alloc: &Allocation<B>, ranges: &Footprints, visit: &mut dyn FnMut(&Owner)) {
+    visit(&alloc.owner);
+    if !alloc.is_free_of_graphs() {
+        alloc.state.lock().conflicting_with(ranges).for_each(|graph| visit(&graph.owner));
     }
 }
 

@@ -28,7 +28,7 @@ use crate::graph::flow::Dag;
 use crate::graph::ticket::{Ticket, TimedTicket};
 use crate::memory::allocation::Allocation;
 use crate::one_thread::OneThread;
-use crate::order::{GraphOrder, Mark, enter_all};
+use crate::order::{GraphOrder, Mark, enter_owners};
 use crate::phase::CanReplay;
 use crate::profile::Stamps;
 use crate::submit;
@@ -188,17 +188,22 @@ impl<B: Backend> Drop for GraphCore<B> {
     /// bytes, waits for it.
     fn drop(&mut self) {
         self.device.memory.arenas.lock().retain(|arena| arena.graph != self.id);
-        let _everything = enter_all(&self.device);
-        let last = self.order.state.lock().last;
+        let order = &self.order;
+        let _owners = enter_owners(&self.device, |visit| {
+            visit(&order.owner);
+            order.links.each(|link| visit(&link.owner));
+            self.members.iter().for_each(|alloc| visit(&alloc.owner));
+        });
+        let last = order.state.lock().last;
         for (alloc, ranges) in self.members.iter().zip(&self.footprints) {
             let mut state = alloc.state.lock();
-            alloc.leave(&mut state, &self.order);
+            alloc.leave(&mut state, order);
             if let Some(last) = last {
                 ranges.iter().for_each(|(range, access)| state.uses.fold(range.clone(), *access, last));
             }
         }
-        for link in self.order.links.take() {
-            link.links.remove(&self.order);
+        for link in order.links.take() {
+            link.links.remove(order);
             last.into_iter().for_each(|last| link.note(last));
         }
     }

@@ -58,7 +58,7 @@ fn hindrance<T: Element, B: Backend>(buffer: &Buffer<T, B>) -> Option<Hindrance>
     if (start, end) != (0, alloc.bytes) {
         return Some(Hindrance::Part);
     }
-    if state.members().next().is_some() {
+    if state.is_in_graph() {
         return Some(Hindrance::InGraph);
     }
     (state.pins > 0).then_some(Hindrance::Held)

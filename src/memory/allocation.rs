@@ -248,8 +248,8 @@ impl<B: Backend> Allocation<B> {
         self.state.lock().vacate(device, self.bytes);
     }
 
-    /// Gives a recorded allocation its bytes: it outlives its recording. Under every lock of the device, since from
-    /// here on other streams may use it.
+    /// Gives a recorded allocation its bytes: it outlives its recording. Under the lock of its owner, since from here on
+    /// other streams may use it.
     pub(crate) fn place(self: &Arc<Self>, reserved: Reserved<B>) {
         let Reserved { contents, lease, history } = reserved;
         let mut state = self.state.lock();
@@ -273,20 +273,20 @@ impl<B: Backend> Allocation<B> {
         self.guess.store(number, Ordering::Relaxed);
     }
 
-    /// Whether it belongs to no graph. Under the lock of any slot, or the order lock.
+    /// Whether it belongs to no graph. Under the lock of its owner; else it is a guess, as the owner is.
     #[inline]
     pub(crate) fn is_free_of_graphs(&self) -> bool {
-        // Relaxed: it changes only under every lock, each of which carries the change.
+        // Relaxed: it changes only under the lock of its owner, which carries the change.
         self.memberships.load(Ordering::Relaxed) == 0
     }
 
-    /// Makes it a member of a graph. Under every lock of the device.
+    /// Makes it a member of a graph that the same slot owns, under the lock of that slot.
     pub(crate) fn join(&self, state: &mut State<B>, membership: Membership) {
         state.members.push(membership);
         self.memberships.store(state.members.len() as u32, Ordering::Relaxed);
     }
 
-    /// Takes it out of a graph. Under every lock of the device.
+    /// Takes it out of a graph. Under the lock of its owner.
     pub(crate) fn leave(&self, state: &mut State<B>, graph: &Arc<GraphOrder>) {
         state.members.retain(|member| !Arc::ptr_eq(&member.graph, graph));
         self.memberships.store(state.members.len() as u32, Ordering::Relaxed);
@@ -396,14 +396,25 @@ impl<B: Backend> State<B> {
         members.map(|member| &*member.graph)
     }
 
-    /// The graphs that it belongs to.
-    pub(crate) fn members(&self) -> impl Iterator<Item = &Membership> {
-        self.members.iter()
+    /// The graphs whose replays those of a graph that uses these `ranges` must keep their order with.
+    pub(crate) fn conflicting_with<'s>(
+        &'s self,
+        ranges: &'s [(Range<usize>, Access)],
+    ) -> impl Iterator<Item = &'s Arc<GraphOrder>> {
+        let conflicts = |member: &&Membership| {
+            ranges.iter().any(|(range, access)| member.conflicts(range, *access))
+        };
+        self.members.iter().filter(conflicts).map(|member| &member.graph)
+    }
+
+    /// Whether it belongs to a graph.
+    pub(crate) fn is_in_graph(&self) -> bool {
+        !self.members.is_empty()
     }
 
     /// Whether the bytes must stay where they are: a graph, an open window or a raw address counts on it.
     pub(crate) fn is_pinned(&self) -> bool {
-        self.pins > 0 || !self.members.is_empty()
+        self.pins > 0 || self.is_in_graph()
     }
 
     /// Whether `window` may record a use.
