@@ -16,7 +16,7 @@ use crate::capture::window::{WindowGuard, retire};
 use crate::device::{DeviceCore, Zeroing};
 use crate::error::{Error, Result};
 use crate::fresh;
-use crate::graph::flow::{self, Dag, Footprint, Use};
+use crate::graph::flow::{self, Footprint, Use};
 use crate::graph::plan::{Plan, Request, plan};
 use crate::graph::{Graph, GraphCore, commands::Commands, reach, zeroing};
 use crate::memory::allocation::Allocation;
@@ -114,8 +114,9 @@ impl<'r, B: Backend> Sealing<'r, B> {
 
     fn seal(mut self) -> Result<Graph<B>> {
         self.leave_out_zeroings();
-        let (dag, order) = self.edges();
-        let (plan, offsets) = self.plan(&dag, order);
+        let mut flow = self.flow();
+        let (plan, offsets) = self.plan(&mut flow);
+        let dag = flow.finish();
         let arena = self.arena(&plan)?;
         let mut survivors = Survivors { device: &self.core.device, reserved: Vec::new() };
         for (at, early) in self.recorder.take_early() {
@@ -186,15 +187,17 @@ impl<'r, B: Backend> Sealing<'r, B> {
         self.recorder.leave_out(&needed);
     }
 
-    fn edges(&self) -> (Dag, reach::Builder) {
+    /// The edges of the nodes, and what knows their order.
+    fn flow(&self) -> reach::Builder {
+        let Recorder { nodes, uses, allocs, .. } = &*self.recorder;
         match self.options.order {
-            Order::Sequential => flow::sequential(self.recorder.nodes.len()),
-            Order::DataFlow => flow::data_flow(self.footprints(), self.recorder.allocs.len()),
+            Order::Sequential => flow::sequential(nodes.len()),
+            Order::DataFlow => flow::data_flow(self.footprints(), uses, allocs.len()),
         }
     }
 
     /// The plan for the temporaries, and where it puts each allocation, if there are any.
-    fn plan(&self, dag: &Dag, order: reach::Builder) -> (Plan, Vec<Option<usize>>) {
+    fn plan(&self, flow: &mut reach::Builder) -> (Plan, Vec<Option<usize>>) {
         let is_temporary = |alloc: &usize| self.fates[*alloc] == Fate::Temporary;
         let temporaries: Vec<usize> = (0..self.fates.len()).filter(is_temporary).collect();
         if temporaries.is_empty() {
@@ -217,7 +220,8 @@ impl<'r, B: Backend> Sealing<'r, B> {
             }
         }
         let align = self.core.device.limits.alignment as u64;
-        let plan = plan(&requests, &order.finish(), dag, align);
+        let (reach, dag) = flow.order();
+        let plan = plan(&requests, reach, dag, align);
         let mut offsets = vec![None; self.fates.len()];
         for (alloc, offset) in temporaries.iter().zip(&plan.offsets) {
             offsets[*alloc] = offset.map(to_usize);

@@ -39,6 +39,17 @@ pub struct Dag {
 }
 
 impl Dag {
+    /// With room for so many nodes, most of which follow one.
+    pub(crate) fn with_capacity(nodes: usize) -> Self {
+        Dag { preds: Lists::with_capacity(nodes) }
+    }
+
+    /// Adds the next node, which directly follows `preds`, ascending.
+    #[inline]
+    pub(crate) fn push(&mut self, preds: &[u32]) {
+        self.preds.push(preds);
+    }
+
     /// How many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.preds.ends.len()
@@ -63,18 +74,17 @@ impl Dag {
 /// The edges of `nodes`, and what knows their order, in record order: exactly the conflicts of their uses, by byte range,
 /// and their barriers.
 ///
-/// `allocs` is how many allocations there are, as a hint. A use costs one step for each piece of its range that
-/// was last used differently: many uses of whole allocations or of fixed slices are cheap, many reads of all that
-/// many small writes wrote are not.
+/// `uses` are those of all nodes, and `allocs` is one more than the highest number of an allocation in them. A use costs one
+/// step for each piece of its range that was last used differently: many uses of whole allocations or of fixed slices are
+/// cheap, many reads of all that many small writes wrote are not.
 pub(crate) fn data_flow<'a>(
-    nodes: impl Iterator<Item = Footprint<'a>> + Clone,
+    nodes: impl Iterator<Item = Footprint<'a>>,
+    uses: &[Use],
     allocs: usize,
-) -> (Dag, Builder) {
-    let mut tracks = tracks(nodes.clone(), allocs);
+) -> Builder {
+    let mut tracks = tracks(uses, allocs);
     let tracks = tracks.as_mut_slice();
-    let (count, _) = nodes.size_hint();
-    let mut builder = Builder::new(count);
-    let mut preds = Lists::with_capacity(count);
+    let mut builder = Builder::new(nodes.size_hint().0);
     // A node that follows none needs no room here.
     let mut found = Vec::new();
     let mut barrier = None;
@@ -84,7 +94,7 @@ pub(crate) fn data_flow<'a>(
             tracks[used.alloc as usize].apply(n, used, &mut builder, &mut found);
         }
         if node.barrier {
-            preds.push(&builder.push_barrier(barrier.unwrap_or(0)));
+            builder.push_barrier(barrier.unwrap_or(0));
             barrier = Some(n);
             continue;
         }
@@ -98,21 +108,18 @@ pub(crate) fn data_flow<'a>(
             found.dedup();
         }
         builder.push(&mut found);
-        preds.push(&found);
     }
-    (Dag { preds }, builder)
+    builder
 }
 
 /// The graph in which each of `nodes` nodes follows the one before it.
-pub(crate) fn sequential(nodes: usize) -> (Dag, Builder) {
+pub(crate) fn sequential(nodes: usize) -> Builder {
     let mut builder = Builder::new(nodes);
-    let mut preds = Lists::default();
     for n in 0..nodes as u32 {
         let mut before: Vec<u32> = n.checked_sub(1).into_iter().collect();
         builder.push(&mut before);
-        preds.push(&before);
     }
-    (Dag { preds }, builder)
+    builder
 }
 
 /// One list a node, stored end to end.
@@ -170,7 +177,7 @@ impl Lists {
 
 /// Who used the bytes of one allocation last.
 struct Track {
-    /// All bytes that any node uses; a use of exactly these takes the short way.
+    /// From the first byte that any node used so far to the last; a use of exactly these takes the short way.
     extent: Range<u64>,
     /// Where nothing ever writes, no use conflicts, and nothing is tracked.
     written: bool,
@@ -216,7 +223,7 @@ impl Last {
         } else if self.readers.last() != Some(&n) {
             // What follows the newer reader follows the older one: along a chain, the list stays short.
             if let [.., older, newer] = self.readers[..]
-                && order.reach().happens_before(older, newer)
+                && order.order().0.happens_before(older, newer)
             {
                 self.readers.truncate(self.readers.len() - 2);
                 self.readers.push(newer);
@@ -226,19 +233,12 @@ impl Last {
     }
 }
 
-fn tracks<'a>(nodes: impl Iterator<Item = Footprint<'a>>, allocs: usize) -> SmallVec<[Track; 2]> {
+fn tracks(uses: &[Use], allocs: usize) -> SmallVec<[Track; 2]> {
     let unused = || Track { extent: 0..0, written: false, state: State::Whole(Last::written_by(NONE)) };
     let mut tracks: SmallVec<[Track; 2]> = SmallVec::with_capacity(allocs);
-    for used in nodes.flat_map(|node| node.uses).filter(|used| used.start < used.end) {
-        let alloc = used.alloc as usize;
-        if alloc >= tracks.len() {
-            tracks.resize_with(alloc + 1, unused);
-        }
-        let track = &mut tracks[alloc];
-        let known = if track.extent.is_empty() { used.start..used.end } else { track.extent.clone() };
-        track.extent = known.start.min(used.start)..known.end.max(used.end);
-        track.written |= used.access.writes();
-    }
+    tracks.extend(std::iter::repeat_with(unused).take(allocs));
+    let all = tracks.as_mut_slice();
+    uses.iter().for_each(|used| all[used.alloc as usize].written |= used.access.writes());
     tracks
 }
 
@@ -258,12 +258,13 @@ impl Track {
 
     /// [`apply`](Track::apply), where not all bytes have the same last uses, or not all will have.
     fn apply_to_pieces(&mut self, n: u32, used: &Use, order: &mut Builder, found: &mut Vec<u32>) {
+        self.extend_to(used);
         let whole = used.start == self.extent.start && used.end == self.extent.end;
-        if let State::Whole(last) = &self.state {
-            let piece = Piece { end: self.extent.end, last: last.clone() };
-            self.state = State::Pieces(BTreeMap::from([(self.extent.start, piece)]));
-        }
-        let State::Pieces(pieces) = &mut self.state else { return };
+        let pieces = match &mut self.state {
+            State::Whole(last) if whole => return last.apply(n, used.access, order, found),
+            State::Whole(_) => return,
+            State::Pieces(pieces) => pieces,
+        };
         split(pieces, used.start);
         split(pieces, used.end);
         for piece in pieces.range_mut(used.start..used.end).map(|(_, piece)| piece) {
@@ -273,6 +274,29 @@ impl Track {
             self.state = State::Whole(Last::written_by(n));
         } else if used.access.writes() {
             join(pieces, used.start..used.end);
+        }
+    }
+
+    /// Makes `used` a part of the extent, in pieces unless it is the first use.
+    fn extend_to(&mut self, used: &Use) {
+        let Range { start, end } = self.extent;
+        if start == end {
+            self.extent = used.start..used.end;
+            return;
+        }
+        self.extent = start.min(used.start)..end.max(used.end);
+        if let State::Whole(last) = &self.state {
+            let piece = Piece { end, last: last.clone() };
+            self.state = State::Pieces(BTreeMap::from([(start, piece)]));
+        }
+        let State::Pieces(pieces) = &mut self.state else { return };
+        // What lies between two uses is nobody's yet.
+        let unused = |end| Piece { end, last: Last::written_by(NONE) };
+        if used.start < start {
+            pieces.insert(used.start, unused(start));
+        }
+        if used.end > end {
+            pieces.insert(end, unused(used.end));
         }
     }
 }

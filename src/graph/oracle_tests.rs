@@ -52,6 +52,13 @@ fn footprints(nodes: &[Recorded]) -> impl Iterator<Item = Footprint<'_>> + Clone
     nodes.iter().map(|(uses, barrier)| Footprint { uses, barrier: *barrier })
 }
 
+/// The edges of a recording and their order.
+fn flow(nodes: &[Recorded]) -> Builder {
+    let uses: Vec<Use> = nodes.iter().flat_map(|(uses, _)| uses.iter().copied()).collect();
+    let allocs = uses.iter().map(|used| used.alloc + 1).max().unwrap_or(0);
+    data_flow(footprints(nodes), &uses, allocs as usize)
+}
+
 /// Every pair of nodes, by what must come first: `order[a][b]`.
 type Order = Vec<Vec<bool>>;
 
@@ -124,7 +131,7 @@ fn predecessors() -> impl Strategy<Value = Vec<Option<Vec<u32>>>> {
 }
 
 /// Builds an order within `bounds`; gives it with the edges that it kept, and the true order.
-fn built(nodes: &[Option<Vec<u32>>], bounds: Bounds) -> (Reach, Order, Order) {
+fn built(nodes: &[Option<Vec<u32>>], bounds: Bounds) -> (Builder, Order, Order) {
     let mut told = vec![vec![false; nodes.len()]; nodes.len()];
     let mut kept = told.clone();
     let mut builder = Builder::bounded(0, bounds);
@@ -143,14 +150,15 @@ fn built(nodes: &[Option<Vec<u32>>], bounds: Bounds) -> (Reach, Order, Order) {
         if preds.is_some() {
             builder.push(&mut list);
         } else {
-            list = builder.push_barrier(barrier);
+            builder.push_barrier(barrier);
+            list = builder.order().1.preds(n as u32).to_vec();
             barrier = n as u32;
         }
         for p in list {
             kept[p as usize][n] = true;
         }
     }
-    (builder.finish(), kept, closed(told))
+    (builder, kept, closed(told))
 }
 
 proptest! {
@@ -159,18 +167,18 @@ proptest! {
     /// A missing edge is a race on the device; an extra one loses parallelism.
     #[test]
     fn the_graph_orders_exactly_the_nodes_that_meet_in_a_byte(nodes in recording(50)) {
-        let (dag, order) = data_flow(footprints(&nodes), ALLOCS as usize);
-        let reach = order.finish();
+        let mut flow = flow(&nodes);
+        let (reach, dag) = flow.order();
         let order = hazards(&nodes);
         prop_assert_eq!(dag.len(), nodes.len());
-        prop_assert_eq!(&closed(edges(&dag)), &order);
-        prop_assert_eq!(redundant_edge(&dag, &order), None);
-        prop_assert_eq!(&answers(&reach, nodes.len()), &order);
+        prop_assert_eq!(&closed(edges(dag)), &order);
+        prop_assert_eq!(redundant_edge(dag, &order), None);
+        prop_assert_eq!(&answers(reach, nodes.len()), &order);
     }
 
     #[test]
     fn successors_mirror_predecessors(nodes in recording(40)) {
-        let (dag, _) = data_flow(footprints(&nodes), 0);
+        let dag = flow(&nodes).finish();
         let (succs, mut count) = (dag.succs(), 0);
         for n in 0..dag.len() as u32 {
             prop_assert!(dag.preds(n).is_sorted() && succs.list(n).is_sorted());
@@ -182,8 +190,8 @@ proptest! {
 
     #[test]
     fn with_room_for_clocks_every_answer_is_exact(nodes in predecessors()) {
-        let (reach, kept, order) = built(&nodes, Bounds { stored: usize::MAX, merged: usize::MAX, cut: 0 });
-        prop_assert_eq!(&answers(&reach, nodes.len()), &order);
+        let (mut built, kept, order) = built(&nodes, Bounds { stored: usize::MAX, merged: usize::MAX, cut: 0 });
+        prop_assert_eq!(&answers(built.order().0, nodes.len()), &order);
         let implied = |p: usize, n: usize| (0..n).any(|q| kept[q][n] && order[p][q]);
         let redundant = (0..nodes.len()).flat_map(|n| (0..n).map(move |p| (p, n)));
         prop_assert!(redundant.into_iter().all(|(p, n)| !kept[p][n] || !implied(p, n)));
@@ -195,8 +203,8 @@ proptest! {
     fn without_room_for_clocks_no_order_is_invented_and_none_is_lost(
         nodes in predecessors(), stored in 0_usize..40, merged in 0_usize..200, cut in 0_usize..5,
     ) {
-        let (reach, kept, order) = built(&nodes, Bounds { stored, merged, cut });
-        let claimed = answers(&reach, nodes.len());
+        let (mut built, kept, order) = built(&nodes, Bounds { stored, merged, cut });
+        let claimed = answers(built.order().0, nodes.len());
         for (claims, truth) in claimed.iter().flatten().zip(order.iter().flatten()) {
             prop_assert!(!claims || *truth);
         }
@@ -209,8 +217,8 @@ proptest! {
         wanted in vec((0_u64..200, btree_set(0_u32..50, 0..4)), 0..60),
         align in prop_oneof![Just(1_u64), Just(16), Just(48)],
     ) {
-        let (dag, order) = data_flow(footprints(&nodes), 0);
-        let reach = order.finish();
+        let mut flow = flow(&nodes);
+        let (reach, dag) = flow.order();
         let order = hazards(&nodes);
         let requests: Vec<Request> = wanted
             .into_iter()
@@ -219,7 +227,7 @@ proptest! {
                 uses: uses.into_iter().filter(|n| (*n as usize) < nodes.len()).collect(),
             })
             .collect();
-        let plan = plan(&requests, &reach, &dag, align);
+        let plan = plan(&requests, reach, dag, align);
         check(&requests, &plan, &order, align)?;
     }
 
@@ -242,9 +250,9 @@ proptest! {
             newest[to as usize] = Some(n);
             nodes.push((uses, false));
         }
-        let (dag, order) = data_flow(footprints(&nodes), requests.len());
-        let reach = order.finish();
-        let plan = plan(&requests, &reach, &dag, 8);
+        let mut flow = flow(&nodes);
+        let (reach, dag) = flow.order();
+        let plan = plan(&requests, reach, dag, 8);
         check(&requests, &plan, &hazards(&nodes), 8)?;
         prop_assert!(plan.bytes <= plan.unshared);
     }
@@ -328,9 +336,9 @@ fn ping_pong(lanes: u32, steps: u32, bytes: impl Fn(u32) -> u64) -> Plan {
     let nodes: Vec<Recorded> = (0..total).map(node).collect();
     let uses = |n: u32| [n, n + lanes].into_iter().filter(|n| *n < total).collect();
     let requests: Vec<Request> = (0..total).map(|n| Request { bytes: bytes(n), uses: uses(n) }).collect();
-    let (dag, order) = data_flow(footprints(&nodes), total as usize);
-    let reach = order.finish();
-    plan(&requests, &reach, &dag, 256)
+    let mut flow = flow(&nodes);
+    let (reach, dag) = flow.order();
+    plan(&requests, reach, dag, 256)
 }
 
 #[test]
@@ -354,21 +362,21 @@ fn a_larger_temporary_takes_neighbours_or_the_end_of_the_arena() {
 
 #[test]
 fn a_sequential_graph_is_one_chain() {
-    let (dag, order) = sequential(300);
-    let reach = order.finish();
+    let mut flow = sequential(300);
+    let (reach, dag) = flow.order();
     assert_eq!((dag.len(), dag.edge_count()), (300, 299));
     let order: Order = (0..300).map(|a| (0..300).map(|b| a < b).collect()).collect();
-    assert_eq!(answers(&reach, 300), order);
+    assert_eq!(answers(reach, 300), order);
     assert_eq!((dag.preds(300), dag.succs().list(299)), (&[][..], &[][..]));
 }
 
 #[test]
 fn an_arena_too_large_to_exist_is_not_a_panic() {
-    let (dag, order) = sequential(3);
-    let reach = order.finish();
+    let mut flow = sequential(3);
+    let (reach, dag) = flow.order();
     let uses = [vec![0], vec![0, 1], vec![1, 2], vec![2]];
     let requests: Vec<Request> = uses.map(|uses| Request { bytes: u64::MAX - 5, uses }).into();
-    assert_eq!(plan(&requests, &reach, &dag, 256).bytes, u64::MAX);
+    assert_eq!(plan(&requests, reach, dag, 256).bytes, u64::MAX);
 }
 
 #[test]

@@ -23,7 +23,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use smallvec::SmallVec;
+use super::flow::Dag;
 
 /// What the clocks of one graph may cost.
 #[derive(Clone, Copy, Debug)]
@@ -122,14 +122,13 @@ struct Entry {
     node: u32,
 }
 
-/// Builds a [`Reach`] node by node, in record order.
+/// Builds the edges of a graph and their [`Reach`] node by node, in record order.
+///
+/// The order is worked out when somebody asks for it, or when a node follows several: a graph of chains is recorded without.
 pub(crate) struct Builder {
+    dag: Dag,
+    /// Of the first nodes of `dag`; each of the others follows one node or none.
     reach: Reach,
-    /// The parents of the nodes that are still to be added, each of which follows one node or none: a graph of chains is
-    /// recorded without anybody asking for their order.
-    deferred: SmallVec<[u32; 8]>,
-    /// How many nodes there will be, as a hint.
-    nodes: usize,
     /// The last node of each chain.
     tails: Vec<u32>,
     /// Per join: tails known to happen before it, whose chains its descendants may continue.
@@ -156,9 +155,8 @@ impl Builder {
     /// A builder with other bounds than the usual ones.
     pub(crate) fn bounded(nodes: usize, left: Bounds) -> Self {
         Self {
+            dag: Dag::with_capacity(nodes),
             reach: Reach::default(),
-            deferred: SmallVec::with_capacity(nodes),
-            nodes,
             tails: Vec::new(),
             spares: Vec::new(),
             merged: Merged::default(),
@@ -166,43 +164,39 @@ impl Builder {
         }
     }
 
-    /// The order of the nodes so far.
-    pub(crate) fn reach(&mut self) -> &Reach {
+    /// The order of the nodes so far, and their edges.
+    pub(crate) fn order(&mut self) -> (&Reach, &Dag) {
         self.catch_up();
-        &self.reach
+        (&self.reach, &self.dag)
     }
 
-    pub(crate) fn finish(mut self) -> Reach {
-        self.catch_up();
-        self.reach
+    /// The edges of all nodes.
+    pub(crate) fn finish(self) -> Dag {
+        self.dag
     }
 
-    /// Adds the nodes that were deferred.
+    /// Works out the order of the nodes that were only noted.
     fn catch_up(&mut self) {
-        if self.deferred.is_empty() {
-            return;
+        let nodes = self.reach.nodes.len()..self.dag.len();
+        self.reach.nodes.reserve(nodes.len());
+        for n in nodes {
+            let parent = self.dag.preds(n as u32).first().copied();
+            self.push_single(parent);
         }
-        if self.reach.nodes.is_empty() {
-            self.reach.nodes.reserve(self.nodes);
-        }
-        let mut deferred = std::mem::take(&mut self.deferred);
-        deferred.drain(..).for_each(|parent| self.push_single((parent != NONE).then_some(parent)));
-        self.deferred = deferred;
     }
 
-    /// Adds the next node, which must follow `preds` (ascending, distinct), and takes out of `preds` every node
-    /// that already happens before another one of them.
+    /// Adds the next node, which must follow `preds` (ascending, distinct), but for those that already happen before another
+    /// one of them: they are taken out.
     #[inline]
     pub(crate) fn push(&mut self, preds: &mut Vec<u32>) {
-        match preds.as_slice() {
-            [] => self.deferred.push(NONE),
-            [only] => self.deferred.push(*only),
-            _ => self.push_follower(preds),
+        if preds.len() > 1 {
+            self.order_follower(preds);
         }
+        self.dag.push(preds);
     }
 
-    /// [`push`](Builder::push), of a node that may follow several.
-    fn push_follower(&mut self, preds: &mut Vec<u32>) {
+    /// Adds a node that may follow several to the order.
+    fn order_follower(&mut self, preds: &mut Vec<u32>) {
         self.catch_up();
         if let Some(&last) = preds.last() {
             preds.retain(|p| !self.reach.happens_before(*p, last));
@@ -219,9 +213,9 @@ impl Builder {
         self.merged.clear();
     }
 
-    /// Adds the next node, which follows all others, and gives its predecessors: the nodes from `since` on that
-    /// nothing followed, `since` being the barrier before this one, or 0.
-    pub(crate) fn push_barrier(&mut self, since: u32) -> Vec<u32> {
+    /// Adds the next node, which follows all others. Its predecessors are the nodes from `since` on that nothing followed,
+    /// `since` being the barrier before this one, or 0.
+    pub(crate) fn push_barrier(&mut self, since: u32) {
         self.catch_up();
         let n = self.reach.nodes.len() as u32;
         let preds: Vec<u32> = (since..n).filter(|p| self.reach.is_sink(*p)).collect();
@@ -230,7 +224,7 @@ impl Builder {
         }
         let here = self.reach.clocks.len();
         self.push_root(&preds, Join { floor: n, clock: here..here });
-        preds
+        self.dag.push(&preds);
     }
 
     /// Adds a node below `parent`, or a source.

@@ -93,12 +93,12 @@ mod tests {
             })
             .collect();
         let footprints = uses.iter().map(|uses| Footprint { uses, barrier: false });
-        Schedule::new(&data_flow(footprints, 4).0)
+        Schedule::new(&data_flow(footprints, &uses.concat(), 4).finish())
     }
 
     #[test]
     fn a_chain_is_one_run() {
-        let schedule = Schedule::new(&sequential(1000).0);
+        let schedule = Schedule::new(&sequential(1000).finish());
         assert_eq!(schedule.runs.len(), 1);
         assert_eq!(schedule.order, (0..1000).collect::<Vec<_>>());
     }
