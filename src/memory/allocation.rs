@@ -401,9 +401,8 @@ impl<B: Backend> State<B> {
         &'s self,
         ranges: &'s [(Range<usize>, Access)],
     ) -> impl Iterator<Item = &'s Arc<GraphOrder>> {
-        let conflicts = |member: &&Membership| {
-            ranges.iter().any(|(range, access)| member.conflicts(range, *access))
-        };
+        let conflicts =
+            |member: &&Membership| ranges.iter().any(|(range, access)| member.conflicts(range, *access));
         self.members.iter().filter(conflicts).map(|member| &member.graph)
     }
 

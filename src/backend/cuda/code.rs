@@ -23,7 +23,7 @@ use crate::backend::cuda::sys::{self, CUfunction_attribute_enum as Attribute, CU
 use crate::backend::cuda::text::{SourceText, Unit};
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::fault::Severity;
-use crate::backend::{Call, Fault};
+use crate::backend::{Call, Fault, Region};
 use crate::kernel::program::Sources;
 use crate::kernel::signature::ParamKind;
 
@@ -292,11 +292,12 @@ impl CudaCode {
         args: ArgsRef<'_, Cuda>,
         call: impl FnOnce(Params) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let mut places = [0; MOST_PARAMS];
-        for (place, region) in places.iter_mut().zip(args.regions) {
-            (*place, _) = address(Call::Launch, region)?;
+        let ArgsRef { regions, scalars } = args;
+        if regions.len() <= FEW_PARAMS {
+            return self.with_places(locate(regions, &mut [0; FEW_PARAMS])?, scalars, call);
         }
-        self.with_places(places.get(..args.regions.len()).unwrap_or_default(), args.scalars, call)
+        cold_path();
+        self.with_places(locate(regions, &mut [0; MOST_PARAMS])?, scalars, call)
     }
 
     /// [`with_params`](CudaCode::with_params), of buffers that start at `places`.
@@ -336,6 +337,15 @@ impl CudaCode {
         fill(&mut values);
         call((values.as_mut_ptr(), std::ptr::null_mut()))
     }
+}
+
+/// Where the regions start, in as many of the `places`.
+#[inline]
+fn locate<'p>(regions: &[Region<Cuda>], places: &'p mut [u64]) -> Result<&'p [u64], Fault> {
+    for (place, region) in places.iter_mut().zip(regions) {
+        (*place, _) = address(Call::Launch, region)?;
+    }
+    Ok(places.get(..regions.len()).unwrap_or_default())
 }
 
 impl Drop for CudaCode {

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use static_assertions::assert_impl_all;
 
 use crate::backend::command::{Work, fits};
@@ -69,7 +69,8 @@ struct Builder<'m> {
     calls: Vec<Arc<Node>>,
 }
 
-type Nodes = SmallVec<[sys::CUgraphNode; 4]>;
+/// What a node directly follows.
+type Nodes<'n> = &'n [sys::CUgraphNode];
 
 impl CudaExec {
     pub(crate) fn seal(
@@ -264,17 +265,23 @@ impl<'m> Builder<'m> {
         replays: &mut Option<Arc<Replays>>,
     ) -> Result<(), Fault> {
         let mut last: SmallVec<[sys::CUgraphNode; 16]> = SmallVec::with_capacity(commands.len());
+        let mut several: SmallVec<[sys::CUgraphNode; 8]> = SmallVec::new();
         for (index, command) in commands.iter().enumerate() {
-            let mut before = Nodes::new();
-            for node in dag.preds(index as u32) {
-                last.get(*node as usize).into_iter().for_each(|node| before.push(*node));
-            }
+            let place = |node: &u32| last.get(*node as usize..).and_then(|from| from.get(..1));
+            let before = match dag.preds(index as u32) {
+                [only] => place(only).unwrap_or_default(),
+                all => {
+                    several.clear();
+                    all.iter().filter_map(place).for_each(|node| several.extend_from_slice(node));
+                    &several
+                }
+            };
             let node = match &command.job.0 {
                 Work::HostCall { .. } => {
                     let replays = replays.get_or_insert_default();
-                    self.call(&before, Node::new(commands, index, replays))?
+                    self.call(before, Node::new(commands, index, replays))?
                 }
-                _ => self.add(&before, command)?,
+                _ => self.add(before, command)?,
             };
             last.push(node);
         }
@@ -282,7 +289,7 @@ impl<'m> Builder<'m> {
     }
 
     /// Adds the nodes of one command; returns the one that comes last.
-    fn add(&mut self, before: &Nodes, command: CommandRef<'_, Cuda>) -> Result<sys::CUgraphNode, Fault> {
+    fn add(&mut self, before: Nodes<'_>, command: CommandRef<'_, Cuda>) -> Result<sys::CUgraphNode, Fault> {
         let args = command.args;
         match (&command.job.0, args.regions) {
             (Work::Launch { kernel, extent }, _) => {
@@ -304,7 +311,7 @@ impl<'m> Builder<'m> {
 
     fn kernel(
         &self,
-        before: &Nodes,
+        before: Nodes<'_>,
         function: Function,
         [x, y, z]: [u32; 3],
         [bx, by, bz]: [u32; 3],
@@ -335,7 +342,7 @@ impl<'m> Builder<'m> {
 
     fn copy(
         &self,
-        before: &Nodes,
+        before: Nodes<'_>,
         from: &Region<Cuda>,
         to: &Region<Cuda>,
     ) -> Result<sys::CUgraphNode, Fault> {
@@ -356,7 +363,7 @@ impl<'m> Builder<'m> {
     /// A write of the next `len` bytes that are to be written.
     fn write(
         &mut self,
-        before: &Nodes,
+        before: Nodes<'_>,
         to: &Region<Cuda>,
         pitch: Option<Pitch>,
         len: usize,
@@ -380,7 +387,7 @@ impl<'m> Builder<'m> {
         self.transfer(before, &copy)
     }
 
-    fn transfer(&self, before: &Nodes, copy: &sys::CUDA_MEMCPY3D) -> Result<sys::CUgraphNode, Fault> {
+    fn transfer(&self, before: Nodes<'_>, copy: &sys::CUDA_MEMCPY3D) -> Result<sys::CUgraphNode, Fault> {
         if copy.WidthInBytes == 0 {
             return self.nothing(before);
         }
@@ -395,7 +402,7 @@ impl<'m> Builder<'m> {
 
     fn fill(
         &self,
-        before: &Nodes,
+        before: Nodes<'_>,
         to: sys::CUdeviceptr,
         len: usize,
         pattern: &[u8],
@@ -403,15 +410,15 @@ impl<'m> Builder<'m> {
         let mut last = None;
         self.machine.fill.steps(to, len, pattern, |step| {
             // One after the other, so that who follows one follows all.
-            let before: Nodes = last.map_or_else(|| before.clone(), |last| smallvec![last]);
+            let before = last.as_ref().map_or(before, std::slice::from_ref);
             last = Some(match step {
                 Step::Launch { function, blocks, params } => {
                     let mut size = params.len();
                     let mut extra = extra(params, &mut size);
                     let params = (std::ptr::null_mut(), extra.as_mut_ptr());
-                    self.kernel(&before, function, [blocks, 1, 1], [THREADS, 1, 1], params)?
+                    self.kernel(before, function, [blocks, 1, 1], [THREADS, 1, 1], params)?
                 }
-                Step::Set { to, value, width, count } => self.set(&before, to, value, width, count)?,
+                Step::Set { to, value, width, count } => self.set(before, to, value, width, count)?,
             });
             Ok(())
         })?;
@@ -420,7 +427,7 @@ impl<'m> Builder<'m> {
 
     fn set(
         &self,
-        before: &Nodes,
+        before: Nodes<'_>,
         to: sys::CUdeviceptr,
         value: u32,
         width: u32,
@@ -444,7 +451,7 @@ impl<'m> Builder<'m> {
         Ok(raw)
     }
 
-    fn call(&mut self, before: &Nodes, call: Arc<Node>) -> Result<sys::CUgraphNode, Fault> {
+    fn call(&mut self, before: Nodes<'_>, call: Arc<Node>) -> Result<sys::CUgraphNode, Fault> {
         let params = call.params();
         self.calls.push(call);
         let mut raw = std::ptr::null_mut();
@@ -457,7 +464,7 @@ impl<'m> Builder<'m> {
     }
 
     /// A node for an operation on no bytes: what follows it follows what comes before it.
-    fn nothing(&self, before: &Nodes) -> Result<sys::CUgraphNode, Fault> {
+    fn nothing(&self, before: Nodes<'_>) -> Result<sys::CUgraphNode, Fault> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a place for a handle, and `before` are as many nodes of this graph.
         check(Call::Seal, unsafe {
