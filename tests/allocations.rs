@@ -9,6 +9,7 @@
 
 #[path = "../benches/support/counting.rs"]
 mod counting;
+mod runner;
 
 use std::sync::{Arc, Barrier};
 
@@ -469,11 +470,10 @@ fn main() {
         ),
         ("queries_of_the_status_allocate_nothing", queries_of_the_status_allocate_nothing),
     ];
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        cases.iter().for_each(|(name, _)| println!("{name}: test"));
+    if runner::is_asked_for(cases.iter().map(|(name, _)| *name)) {
         return;
     }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let wanted: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     for (name, case) in cases {
         if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
