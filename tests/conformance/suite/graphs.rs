@@ -4,6 +4,7 @@ mod arena;
 mod edges;
 mod embedding;
 mod eviction;
+mod joining;
 mod nodes;
 mod random;
 mod replays;
