@@ -19,14 +19,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::access::Access;
-use crate::backend::Backend;
-use crate::device::{DeviceCore, Lane, Slot};
+
+mod ownership;
+
+pub(crate) use ownership::{Everything, Owner, enter, enter_all, enter_owners};
 
 /// One operation: the `seq`-th of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,33 +327,6 @@ fn meets(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// The slot that an object's records belong to.
-#[derive(Debug)]
-pub(crate) struct Owner(AtomicU32);
-
-impl Owner {
-    pub(crate) fn new(slot: u32) -> Self {
-        Owner(AtomicU32::new(slot))
-    }
-
-    #[inline]
-    pub(crate) fn is(&self, slot: u32) -> bool {
-        self.get() == slot
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> u32 {
-        // Relaxed: read either under the lock of the slot that it names, or under the order lock; both locks carry
-        // every change. A stale value read before either is only a guess, and is read again under them.
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Under the locks of both owners, or for an object that nobody refers to yet.
-    pub(crate) fn set(&self, slot: u32) {
-        self.0.store(slot, Ordering::Relaxed);
-    }
-}
-
 /// The one object that orders a graph's replays against everything else.
 ///
 /// Members' records stay out of a replay, which so costs O(1): a use of a member from outside leaves its mark here.
@@ -451,94 +426,6 @@ impl Membership {
     pub(crate) fn conflicts(&self, range: &Range<usize>, access: Access) -> bool {
         self.ranges.iter().any(|(used, how)| meets(used, range) && how.conflicts(access))
     }
-}
-
-/// Locks `slot` once it owns every object that `objects` calls its argument with.
-///
-/// `objects` is called under locks and must not take any but the objects' own. An object that leads to others (an allocation
-/// to its graphs, a graph to its links) is named before them: what it leads to is only known once it is owned.
-pub(crate) fn enter<'d, B: Backend>(
-    device: &'d DeviceCore<B>,
-    slot: u32,
-    objects: impl Fn(&mut dyn FnMut(&Owner)),
-) -> MutexGuard<'d, Lane> {
-    let lane = device.lane(slot);
-    let mut owned = true;
-    objects(&mut |owner| owned &= owner.is(slot));
-    if owned {
-        return lane;
-    }
-    drop(lane);
-    let order = device.order.lock();
-    let mut slots = owners_of(&objects);
-    slots.push(slot);
-    let mut mine = None;
-    let mut others: SmallVec<[MutexGuard<'d, Lane>; 4]> = SmallVec::new();
-    for (index, lane) in lanes(device, slots) {
-        if index == slot { mine = Some(lane) } else { others.push(lane) }
-    }
-    // Again, since what the owners did until their lanes were locked may have added objects, all of them theirs.
-    objects(&mut |owner| owner.set(slot));
-    drop(others);
-    drop(order);
-    // `slots` held `slot`, so `mine` is set; locking anew is what an impossible miss would cost.
-    mine.unwrap_or_else(|| device.lane(slot))
-}
-
-/// The owners of some objects, locked, and kept.
-pub(crate) struct Owners<'d> {
-    _lanes: SmallVec<[MutexGuard<'d, Lane>; 4]>,
-    _order: MutexGuard<'d, ()>,
-}
-
-/// Locks the owner of every object that `objects` calls its argument with, for a change that no slot makes.
-///
-/// `objects` is called under the order lock and must not take any but the objects' own. What an owner makes an object of
-/// theirs refer to before its lane is locked is the owner's own, and so is locked too.
-pub(crate) fn enter_owners<B: Backend>(
-    device: &DeviceCore<B>,
-    objects: impl Fn(&mut dyn FnMut(&Owner)),
-) -> Owners<'_> {
-    let order = device.order.lock();
-    let lanes = lanes(device, owners_of(&objects)).map(|(_, lane)| lane).collect();
-    Owners { _lanes: lanes, _order: order }
-}
-
-/// The slots that own the objects. Under the order lock.
-fn owners_of(objects: &impl Fn(&mut dyn FnMut(&Owner))) -> SmallVec<[u32; 4]> {
-    let mut slots = SmallVec::new();
-    objects(&mut |owner| slots.push(owner.get()));
-    slots
-}
-
-/// Locks each of the slots once, in the order of their index.
-fn lanes<B: Backend>(
-    device: &DeviceCore<B>,
-    mut slots: SmallVec<[u32; 4]>,
-) -> impl Iterator<Item = (u32, MutexGuard<'_, Lane>)> {
-    slots.sort_unstable();
-    slots.dedup();
-    slots.into_iter().map(|slot| (slot, device.lane(slot)))
-}
-
-/// Every slot of the device, locked: for moves of whatever lies on a page.
-pub(crate) struct Everything<'d> {
-    lanes: SmallVec<[MutexGuard<'d, Lane>; 8]>,
-    _order: MutexGuard<'d, ()>,
-}
-
-impl Everything<'_> {
-    /// What the lock of `slot` guards.
-    pub(crate) fn lane(&mut self, slot: u32) -> &mut Lane {
-        #[allow(clippy::indexing_slicing, reason = "there is a lane for each slot, and slots have no others")]
-        &mut self.lanes[slot as usize]
-    }
-}
-
-pub(crate) fn enter_all<B: Backend>(device: &DeviceCore<B>) -> Everything<'_> {
-    let order = device.order.lock();
-    let lanes = device.slots.iter().map(Slot::lane).collect();
-    Everything { lanes, _order: order }
 }
 
 #[cfg(test)]

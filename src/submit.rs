@@ -412,7 +412,7 @@ pub(crate) fn replay<B: Backend>(
     let queue = &device.slot(slot).queue;
     make_room(device, device.slot(slot), slot);
     let order = &graph.order;
-    let mut lane = order::enter(device, slot, |visit| {
+    let mut lane = order::enter(&**device, slot, |visit| {
         visit(&order.owner);
         order.links.each(|link| visit(&link.owner));
     });

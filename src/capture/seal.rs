@@ -359,7 +359,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
         mut survivors: Survivors<'_, B>,
     ) -> Arc<GraphOrder> {
         let StreamCore { device, slot, .. } = self.core;
-        let _lane = enter(device, *slot, |visit| {
+        let _lane = enter(&**device, *slot, |visit| {
             members.iter().zip(footprints).for_each(|(alloc, ranges)| objects_of(alloc, ranges, visit));
         });
         survivors.reserved.drain(..).for_each(|(alloc, reserved)| alloc.place(reserved));

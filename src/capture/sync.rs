@@ -1,14 +1,17 @@
-//! The synchronisation that capture is built on, under one set of names.
+//! The synchronisation that capture and the order of slots are built on, under one set of names.
 //!
 //! Usually these are the standard library's atomics and `parking_lot`'s locks. Under `cfg(loom)` they are
-//! loom's, so that the models run the very code that ships. Code in `capture` that takes part in a model must
+//! loom's, so that the models run the very code that ships. Code that takes part in a model must
 //! name these and no others, or loom would not see what it does.
 #![forbid(unsafe_code)]
 
 #[cfg(loom)]
-pub(crate) use modelled::{Arc, AtomicU8, AtomicUsize, Condvar, Mutex, Ordering};
+#[allow(unused_imports, reason = "the models name it")]
+pub(crate) use modelled::MutexGuard;
+#[cfg(loom)]
+pub(crate) use modelled::{Arc, AtomicU8, AtomicU32, AtomicUsize, Condvar, Mutex, Ordering};
 #[cfg(not(loom))]
-pub(crate) use real::{Arc, AtomicU8, AtomicUsize, Condvar, Mutex, Ordering};
+pub(crate) use real::{Arc, AtomicU8, AtomicU32, AtomicUsize, Condvar, Mutex, Ordering};
 
 #[cfg(not(loom))]
 mod real {
@@ -18,7 +21,7 @@ mod real {
 
     pub(crate) use parking_lot::Mutex;
     pub(crate) use std::sync::Arc;
-    pub(crate) use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
     /// Lets a thread wait, its lock released, until another thread says that what the lock guards has
     /// changed.
@@ -55,7 +58,7 @@ mod modelled {
     use std::time::Instant;
 
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
     /// A lock with `parking_lot`'s shape: `lock` returns the guard itself, and a panic elsewhere poisons
     /// nothing.

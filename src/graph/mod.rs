@@ -189,7 +189,7 @@ impl<B: Backend> Drop for GraphCore<B> {
     fn drop(&mut self) {
         self.device.memory.arenas.lock().retain(|arena| arena.graph != self.id);
         let order = &self.order;
-        let _owners = enter_owners(&self.device, |visit| {
+        let _owners = enter_owners(&*self.device, |visit| {
             visit(&order.owner);
             order.links.each(|link| visit(&link.owner));
             self.members.iter().for_each(|alloc| visit(&alloc.owner));
