@@ -120,6 +120,11 @@ impl Shared {
         self.counter.value().load(Ordering::Acquire)
     }
 
+    /// Whether nothing is in flight, and all that was to come has landed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.completed() >= self.submitted() && self.landings.is_empty()
+    }
+
     /// Whether `limit` operations or more are in flight.
     #[inline]
     pub(crate) fn is_ahead(&self, limit: u64) -> bool {

@@ -75,8 +75,9 @@ const SOON: Duration = Duration::from_micros(50);
 /// The longest nap that nobody needs to be woken from.
 const SHORT: Duration = Duration::from_micros(200);
 const LATE: Duration = Duration::from_millis(1);
-/// After so many looks at nothing the thread sleeps: to wake it costs a launch a system call.
-const QUIET: u32 = 16;
+/// After so many looks at nothing, which take about a second, the thread sleeps: to wake it costs an operation a system call,
+/// which is not to come back with every step of a loop that waits for something else in between.
+const QUIET: u32 = 1000;
 
 /// Watches until there is nothing left to watch.
 pub(crate) fn run(machine: &Arc<Machine>) {
@@ -98,13 +99,17 @@ pub(crate) fn run(machine: &Arc<Machine>) {
     }
 }
 
-/// Looks at every queue; returns whether nothing is in flight.
+/// Looks at every queue; returns whether nothing is in flight, for which the driver is not asked.
 fn look(machine: &Machine) -> bool {
+    let queues = machine.queues();
+    if queues.iter().all(|queue| queue.is_idle()) {
+        return true;
+    }
     let _hold = exit::hold();
     let lost = machine.poison.error();
     let relaxed = machine.context.relaxed();
     let mut idle = true;
-    for queue in machine.queues() {
+    for queue in queues {
         if let Some(lost) = &lost {
             queue.landings.fail(lost);
             continue;
