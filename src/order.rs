@@ -59,6 +59,12 @@ impl Marks {
         other.iter().filter(|mark| mark.slot != slot).for_each(|mark| self.add(mark));
     }
 
+    /// Adds a mark that is not on `slot`, if there is one.
+    #[inline]
+    fn add_from_other(&mut self, slot: u32, mark: Option<Mark>) {
+        mark.filter(|mark| mark.slot != slot).into_iter().for_each(|mark| self.add(mark));
+    }
+
     /// Whether there are none but of `slot`.
     #[inline]
     fn are_of(&self, slot: u32) -> bool {
@@ -393,16 +399,16 @@ impl GraphOrder {
         })
     }
 
-    /// Writes down a replay that is about to be enqueued, and adds to `waits` what it must wait for: uses of members, its
-    /// own last replay, and its links'.
+    /// Writes down a replay that is about to be enqueued, and adds to `waits` what it must wait for on other slots than its own:
+    /// uses of members, its own last replay, and its links'.
     pub(crate) fn replay(&self, mark: Mark, waits: &mut Marks) {
         let mut state = self.state.lock();
-        waits.extend(&state.noted);
+        waits.extend_from_others(mark.slot, &state.noted);
         // Later replays wait for this one, which waits for these.
         state.noted.clear();
-        state.last.replace(mark).into_iter().for_each(|last| waits.add(last));
+        waits.add_from_other(mark.slot, state.last.replace(mark));
         drop(state);
-        self.links.each(|link| link.state.lock().last.into_iter().for_each(|last| waits.add(last)));
+        self.links.each(|link| waits.add_from_other(mark.slot, link.state.lock().last));
     }
 
     /// A conflicting use of a member: waits for the last replay, and is waited for by the next.
