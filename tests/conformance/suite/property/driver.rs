@@ -274,7 +274,8 @@ impl Driver {
             Err(Cause::WrongPhase.itself())
         } else {
             let refusals = Self::refusals(trouble, Call::Read, &answer);
-            self.book.read(on, &span, &refusals, trouble != Some(Trouble::Synchronize))
+            let named = answer.as_ref().err().map(|told| &told.root);
+            self.book.read(on, &span, &refusals, trouble != Some(Trouble::Synchronize), named)
         };
         // What the device finds is right wherever anything is.
         let found = |at: usize| answer.as_ref().ok().and_then(|bytes| bytes.get(at).copied()).unwrap_or(0);
@@ -303,13 +304,11 @@ impl Driver {
             return same("sync", &answer, &Err(Cause::Driver(Call::Synchronize).itself()));
         }
         // Nodes of one graph may run side by side on workers: any of its failures may come first there.
-        let expected = self.book.sync(on);
-        let known = if self.stepper.is_some() { 1 } else { expected.len() };
-        match &answer {
-            Err(told) if expected.iter().take(known).any(|cause| *told == cause.clone().itself()) => Ok(()),
-            Ok(()) if expected.is_empty() => Ok(()),
-            other => Err(format!("sync: the device says {other:?}, and what failed is {expected:?}")),
+        let mut failures = self.book.sync(on);
+        if self.stepper.is_some() {
+            failures.truncate(1);
         }
+        one_of("sync", &answer, &failures)
     }
 
     fn cleanup(&mut self, on: usize) -> Verdict {
@@ -438,6 +437,17 @@ fn slot_of(stream: &Stream) -> usize {
 impl std::fmt::Display for Chosen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "b{}[{}..{}]", self.handle, self.start, self.end)
+    }
+}
+
+/// Whether the device names one of the causes, if there is any.
+pub fn one_of(what: &str, device: &Result<(), Told>, causes: &[Cause]) -> Verdict {
+    match device {
+        Ok(()) if causes.is_empty() => Ok(()),
+        Err(told) if causes.iter().any(|cause| *told == cause.clone().itself()) => Ok(()),
+        _ => Err(format!(
+            "{what}: the device says {device:?}, and the interpreter that it is one of {causes:?}"
+        )),
     }
 }
 
