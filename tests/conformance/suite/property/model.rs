@@ -1,7 +1,8 @@
 //! The interpreter: one global memory, one list of everything that was ever enqueued, run from its start.
 //!
 //! It knows no streams, no queues and no driver's order: every entry runs when its turn in program order comes. A
-//! failure that the device meets later changes the entry that it hits, and the list is run again.
+//! failure that the device meets later changes the entry that it hits, and the list is run again. Which of several causes
+//! is named is the one thing that may be the device's to say; what it has said holds from then on.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -258,9 +259,9 @@ impl Machine {
     pub fn read(&mut self, span: &Span, named: Option<&Cause>) -> Result<Vec<Option<u8>>, Cause> {
         self.catch_up();
         if let Some(suspects) = self.blame(std::iter::once(span)) {
-            let cause = suspects.iter().find(|cause| Some(*cause) == named).unwrap_or(&suspects[0]).clone();
-            self.learn(&suspects, &cause);
-            return Err(cause);
+            let cause = suspects.iter().find(|cause| Some(*cause) == named).unwrap_or(&suspects[0]);
+            self.learn(&suspects, cause);
+            return Err(cause.clone());
         }
         let value = |cell: &Cell| match cell {
             Cell::Holds(byte) => Some(*byte),
@@ -282,23 +283,17 @@ impl Machine {
         if subject::NAMES_THE_FIRST_CAUSE {
             met.truncate(1);
         }
-        let (first, others) = met.split_first()?;
-        if others.is_empty() {
-            return Some(Rc::clone(first));
+        match met.as_slice() {
+            [] => None,
+            [only] => Some(Rc::clone(only)),
+            several => Some(any_of(several)),
         }
-        let mut suspects = first.to_vec();
-        for cause in others.iter().flat_map(|others| others.iter()) {
-            if !suspects.contains(cause) {
-                suspects.push(cause.clone());
-            }
-        }
-        Some(suspects.into())
     }
 
     /// The device has named one of the suspects: bytes name the same cause until they are written again.
     fn learn(&mut self, suspects: &Suspects, cause: &Cause) {
         let known = cause.clone().alone();
-        for cell in self.cells.iter_mut().filter(|_| suspects.len() > 1) {
+        for cell in &mut self.cells {
             if let Cell::Tainted(unsure) = cell
                 && Rc::ptr_eq(unsure, suspects)
             {
@@ -411,6 +406,17 @@ impl Machine {
         };
         self.cells[self.place(span)].iter().map(value).collect()
     }
+}
+
+/// Everybody who is suspected somewhere, once.
+fn any_of(several: &[&Suspects]) -> Suspects {
+    let mut all: Vec<Cause> = Vec::new();
+    for cause in several.iter().flat_map(|suspects| suspects.iter()) {
+        if !all.contains(cause) {
+            all.push(cause.clone());
+        }
+    }
+    all.into()
 }
 
 /// What a kernel makes of its buffers, all at once.
