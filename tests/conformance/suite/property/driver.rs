@@ -13,7 +13,7 @@ use super::model::{Access, Action, Cause, Does, Span, Told};
 use super::program::{Fresh, LATEST, Leave, Line, Op, Part, Trouble};
 use super::streams::{Lane, each, waiting};
 use super::subject::{self, Stepper};
-use super::support::{Buffer, Device, DeviceOptions, Enqueue, Graph, Stream, Ticket};
+use super::support::{Buffer, Device, DeviceOptions, Enqueue, Gate, Graph, Stream, Ticket};
 
 /// Streams fold onto fewer slots, so that some share one.
 pub const SLOTS: usize = 3;
@@ -87,6 +87,8 @@ pub struct Driver {
     /// What ran so far, in words.
     pub trace: Vec<String>,
     pub performed: usize,
+    /// What holds a slot up.
+    pub gate: Option<Gate>,
 }
 
 impl Driver {
@@ -112,6 +114,7 @@ impl Driver {
             numbers: 0,
             trace: Vec::new(),
             performed: 0,
+            gate: None,
         };
         for on in 0..STREAMS {
             let lane = driver.fresh_lane()?;
@@ -138,6 +141,9 @@ impl Driver {
 
     pub fn run(&mut self, line: &Line) -> Verdict {
         let said = self.trace.len();
+        if !line.op.waits_for_nothing() {
+            self.let_go();
+        }
         let outcome = self.perform(line);
         subject::forget_refusals(&self.device);
         if self.is_unsure() {
@@ -183,6 +189,7 @@ impl Driver {
             Op::Await { graph } => self.wait_ticket(graph, trouble),
             Op::Cleanup { on } => self.cleanup(on.into()),
             Op::Compact { on } => self.compact(on.into()),
+            Op::Hold { on } => self.hold(on.into()),
             Op::Step { on, times } => self.step(on.into(), times),
             Op::StepFailing { on, node } => self.step_failing(on.into(), node),
         }

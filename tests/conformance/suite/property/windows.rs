@@ -161,6 +161,10 @@ impl Driver {
         if matches!(self.lanes[on], Lane::Recording(_)) {
             return Ok(());
         }
+        if self.tickets[graph].is_none() {
+            // A driver may wait to make room for a graph that is new.
+            self.let_go();
+        }
         self.arm(trouble, Call::Replay);
         self.say(|| format!("g{graph}.replay(s{on})"));
         let Some(real) = &mut self.graphs[graph] else { return Ok(()) };
