@@ -140,10 +140,10 @@ impl Driver {
     }
 
     pub fn run(&mut self, line: &Line) -> Verdict {
-        let said = self.trace.len();
         if !line.op.waits_for_nothing() {
             self.let_go();
         }
+        let said = self.trace.len();
         let outcome = self.perform(line);
         subject::forget_refusals(&self.device);
         if self.is_unsure() {
