@@ -176,7 +176,7 @@ pub enum Op {
     Compact {
         on: u8,
     },
-    /// Holds one slot up where the device decides what runs, for as long as nothing may wait.
+    /// Holds a slot up, where the device decides what runs, until something may wait for it.
     Hold {
         on: u8,
     },
