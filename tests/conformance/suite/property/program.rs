@@ -195,12 +195,18 @@ pub enum Op {
 impl Op {
     /// Whether it enqueues something on what is there, at most. Anything else may wait for what the device has to do.
     pub fn waits_for_nothing(&self) -> bool {
-        match self {
-            Op::Write { .. } | Op::Fill { .. } | Op::FillWords { .. } | Op::Copy { .. } => true,
-            Op::Launch { .. } | Op::HostCall { .. } | Op::Replay { .. } | Op::Hold { .. } => true,
-            Op::Split { .. } | Op::DropBuffer { .. } | Op::Retype { .. } => true,
-            _ => false,
-        }
+        let enqueues = matches!(
+            self,
+            Op::Write { .. }
+                | Op::Fill { .. }
+                | Op::FillWords { .. }
+                | Op::Copy { .. }
+                | Op::Launch { .. }
+                | Op::HostCall { .. }
+                | Op::Replay { .. }
+                | Op::Hold { .. }
+        );
+        enqueues || matches!(self, Op::Split { .. } | Op::DropBuffer { .. } | Op::Retype { .. })
     }
 }
 
