@@ -203,9 +203,13 @@ pub enum Error {
         limit: usize,
     },
     /// The bytes were never written, because what should have written them failed.
+    ///
+    /// A byte names one cause to whoever reads it, until it is written again: that of the last operation that was to write it.
+    /// Where bytes of several causes are read at once, by the program or by an operation that is skipped for it, one of them
+    /// is named. Which one is not promised: a failure may be known before another one that came first.
     #[error("these bytes were not written: {cause}")]
     Tainted {
-        /// The first failure, however many skipped operations ago.
+        /// The failure at the root, however many skipped operations ago.
         #[source]
         cause: Arc<Error>,
     },

@@ -52,7 +52,7 @@
 //! # What a failure leaves behind
 //!
 //! See [`Error`] and [`ErrorKind`]. An operation that fails taints the bytes that it was to write: reading them returns
-//! the first cause, until they are written again in full.
+//! the root cause, until they are written again in full.
 //!
 //! # Other libraries, and what no argument shows
 //!

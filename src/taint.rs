@@ -77,11 +77,19 @@ impl Taint {
         self.publish(&ranges);
     }
 
-    /// Taints in `other` what is tainted here.
+    /// Taints in `other` what is tainted here, and is not there. That was to be written later, and failed by itself; or its
+    /// cause is known already, and stays what somebody may have been told.
     #[cfg(feature = "cuda")]
     pub(crate) fn spread(&self, other: &Taint) {
-        let ranges = self.ranges.lock().clone();
-        ranges.into_iter().for_each(|(range, cause)| other.set(range, cause));
+        let mut new = self.ranges.lock().clone();
+        let mut ranges = other.ranges.lock();
+        ranges.iter().for_each(|(known, _)| cut(&mut new, &known.clone().into()));
+        if new.is_empty() {
+            return;
+        }
+        note_change();
+        ranges.append(&mut new);
+        other.publish(&ranges);
     }
 
     /// Clean again, for another tenant.
@@ -261,6 +269,22 @@ mod tests {
         assert_eq!(start_of(&taint, 5..6), Some(2));
         assert_eq!(start_of(&taint, 4..6), Some(1));
         assert_eq!(start_of(&taint, 15..20), None);
+    }
+
+    /// A failure that is known late would else take the blame for what failed after it, and bytes would change their cause.
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn what_spreads_leaves_alone_what_is_tainted_already() {
+        let (late, taint) = (Taint::default(), Taint::default());
+        late.set(0..10, cause(1));
+        late.set(20..30, cause(2));
+        taint.set(5..25, cause(3));
+        late.spread(&taint);
+        let causes = [0, 5, 12, 20, 25].map(|at| start_of(&taint, at..at + 1));
+        assert_eq!(causes, [1, 3, 3, 3, 2].map(Some));
+        assert_eq!(start_of(&taint, 30..40), None);
+        taint.clear(0..30);
+        assert!(taint.is_clean());
     }
 
     /// Rows that were tainted as one range would leave padding behind that nobody ever writes again.

@@ -38,8 +38,8 @@ impl<B: Backend> Ticket<B> {
     /// Blocks until the replay is done.
     ///
     /// # Errors
-    /// The first failure that this replay met while it ran; [`Error::OutcomeForgotten`], if so many replays of the graph
-    /// failed since that nobody knows; [`Error::DeviceLost`].
+    /// Why an operation of this replay failed or was skipped: of several causes, the one that was known first;
+    /// [`Error::OutcomeForgotten`], if so many replays of the graph failed since that nobody knows; [`Error::DeviceLost`].
     ///
     /// [`Error::DeviceLost`]: crate::Error::DeviceLost
     /// [`Error::OutcomeForgotten`]: crate::Error::OutcomeForgotten

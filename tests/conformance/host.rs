@@ -31,6 +31,10 @@ pub const KERNELS_PANIC: bool = true;
 /// Whether the outputs of kernels in chunks are divided, and must come out even.
 pub const RUNS_IN_CHUNKS: bool = true;
 
+/// Whether an operation that meets several causes of failure always takes the first, by its arguments and their bytes: not
+/// where a failure may be known before one that comes first.
+pub const NAMES_THE_FIRST_CAUSE: bool = true;
+
 /// Whether memory has addresses.
 pub const HAS_ADDRESSES: bool = true;
 

@@ -34,6 +34,10 @@ pub fn side_by_side(options: DeviceOptions<Subject>) -> DeviceOptions<Subject> {
     options
 }
 
+/// Whether an operation that meets several causes of failure always takes the first, by its arguments and their bytes: not
+/// where a failure may be known before one that comes first.
+pub const NAMES_THE_FIRST_CAUSE: bool = true;
+
 /// Whether memory has addresses.
 pub const HAS_ADDRESSES: bool = false;
 

@@ -2,7 +2,8 @@
 //!
 //! Taint is decided when an operation is submitted, but a callback fails when it runs. While one that is to write something
 //! is in flight, everything that is submitted is logged, and a failure is carried through the log as if it had been known
-//! all along: it spares what was overwritten later, and reaches reads that have not landed yet.
+//! all along: it spares what was overwritten later, and reaches reads that have not landed yet. Only where something else
+//! is known to have failed by then does that stay the cause.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Random programs, run on a device and in an interpreter that knows nothing of queues: every answer must be the same.
 //!
-//! A program interleaves streams, phases, buffers, graphs, drops, faults and steps. The interpreter runs the same
+//! A program interleaves streams, phases, buffers, graphs, drops, faults, steps and hold-ups. The interpreter runs the same
 //! operations one after the other on one memory, which is what the library promises in effect. A program that differs
 //! is shrunk and printed line by line. `DACAPO_PROPTEST_CASES` asks for more programs than usual, and
 //! `DACAPO_PROPTEST_SEED` for others.

@@ -139,6 +139,49 @@ fn a_late_failure_spares_what_was_overwritten_later() {
     assert!(a.sync().is_err());
 }
 
+/// What was to be written later failed by itself: to blame a callback before it for that names what has nothing to do with
+/// what the bytes should hold.
+#[test]
+fn a_late_failure_takes_no_blame_for_what_failed_after_it() {
+    let Some(mut bench) = Bench::new() else { return };
+    let gate = Gate::close(&mut bench.a);
+    fail_late(&mut bench.a, &mut bench.x);
+    let later = bench.fail_launch_of_x();
+    let Bench { k, mut a, mut b, x, mut y, .. } = bench;
+    b.launch(&k.add1, grid(), (&x, &mut y, Len, Len)).unwrap();
+    gate.open();
+    assert!(matches!(refused(a.sync()), Error::CallbackPanicked { .. }));
+    for buffer in [&x, &y] {
+        assert_tainted(&mut b, buffer, &later);
+    }
+}
+
+/// Of several causes any may be named. But who asks twice must not be told of two.
+#[test]
+fn bytes_name_the_same_cause_until_they_are_written_again() {
+    let Some(mut bench) = Bench::new() else { return };
+    let known = bench.fail_launch_of_x();
+    let Bench { k, mut a, mut b, x, mut y, mut z, .. } = bench;
+    let (mut graph, ()) = b.record(|w| w.launch(&k.sum, grid(), (&y, &x, &mut z, Len, Len, Len))).unwrap();
+    // Once before the gate: a driver may wait to make room for a graph that is new.
+    assert!(graph.replay(&mut b).unwrap().wait().is_err());
+    let gate = Gate::close(&mut a);
+    fail_late(&mut a, &mut y);
+    let ticket = graph.replay(&mut b).unwrap();
+    let before = b.read_async(&z).unwrap();
+    gate.open();
+    let late = refused(a.sync());
+    let named = refused(block_on(before));
+    let causes = [&known, &late].map(|error| error.to_string());
+    assert!(causes.contains(&named.root().to_string()), "{named}");
+    assert!(causes.contains(&refused(ticket.wait()).to_string()));
+    for stream in [&mut a, &mut b] {
+        assert_tainted(stream, &z, named.root());
+    }
+    b.fill(&mut z, 3).unwrap();
+    assert_eq!(b.read(&z).unwrap(), [3; N]);
+}
+
 /// The bytes of a failed launch's dead buffer belong to somebody else by the time it fails.
 #[test]
 fn a_late_failure_spares_the_next_owner_of_recycled_bytes() {

@@ -258,12 +258,14 @@ impl Book {
         Ok(())
     }
 
+    /// A read, of which the device `named` this as the cause of its failure.
     pub fn read(
         &mut self,
         on: usize,
         span: &Span,
         refusals: &Refusals,
         waits: bool,
+        named: Option<&Cause>,
     ) -> Result<Vec<Option<u8>>, Told> {
         self.check(on)?;
         if !span.range.is_empty() {
@@ -273,7 +275,7 @@ impl Book {
         if !waits {
             return Err(Cause::Driver(Call::Synchronize).itself());
         }
-        self.machine.read(span).map_err(|cause| match cause {
+        self.machine.read(span, named).map_err(|cause| match cause {
             // The state of the bytes says it all.
             Cause::NotReplayed => cause.itself(),
             root => Told { how: How::Tainted, root },

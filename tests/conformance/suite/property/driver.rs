@@ -13,7 +13,7 @@ use super::model::{Access, Action, Cause, Does, Span, Told};
 use super::program::{Fresh, LATEST, Leave, Line, Op, Part, Trouble};
 use super::streams::{Lane, each, waiting};
 use super::subject::{self, Stepper};
-use super::support::{Buffer, Device, DeviceOptions, Enqueue, Graph, Stream, Ticket};
+use super::support::{Buffer, Device, DeviceOptions, Enqueue, Gate, Graph, Stream, Ticket};
 
 /// Streams fold onto fewer slots, so that some share one.
 pub const SLOTS: usize = 3;
@@ -87,6 +87,8 @@ pub struct Driver {
     /// What ran so far, in words.
     pub trace: Vec<String>,
     pub performed: usize,
+    /// What holds a slot up.
+    pub gate: Option<Gate>,
 }
 
 impl Driver {
@@ -112,6 +114,7 @@ impl Driver {
             numbers: 0,
             trace: Vec::new(),
             performed: 0,
+            gate: None,
         };
         for on in 0..STREAMS {
             let lane = driver.fresh_lane()?;
@@ -137,6 +140,9 @@ impl Driver {
     }
 
     pub fn run(&mut self, line: &Line) -> Verdict {
+        if !line.op.waits_for_nothing() {
+            self.let_go();
+        }
         let said = self.trace.len();
         let outcome = self.perform(line);
         subject::forget_refusals(&self.device);
@@ -183,6 +189,7 @@ impl Driver {
             Op::Await { graph } => self.wait_ticket(graph, trouble),
             Op::Cleanup { on } => self.cleanup(on.into()),
             Op::Compact { on } => self.compact(on.into()),
+            Op::Hold { on } => self.hold(on.into()),
             Op::Step { on, times } => self.step(on.into(), times),
             Op::StepFailing { on, node } => self.step_failing(on.into(), node),
         }
@@ -274,7 +281,8 @@ impl Driver {
             Err(Cause::WrongPhase.itself())
         } else {
             let refusals = Self::refusals(trouble, Call::Read, &answer);
-            self.book.read(on, &span, &refusals, trouble != Some(Trouble::Synchronize))
+            let named = answer.as_ref().err().map(|told| &told.root);
+            self.book.read(on, &span, &refusals, trouble != Some(Trouble::Synchronize), named)
         };
         // What the device finds is right wherever anything is.
         let found = |at: usize| answer.as_ref().ok().and_then(|bytes| bytes.get(at).copied()).unwrap_or(0);
@@ -303,13 +311,11 @@ impl Driver {
             return same("sync", &answer, &Err(Cause::Driver(Call::Synchronize).itself()));
         }
         // Nodes of one graph may run side by side on workers: any of its failures may come first there.
-        let expected = self.book.sync(on);
-        let known = if self.stepper.is_some() { 1 } else { expected.len() };
-        match &answer {
-            Err(told) if expected.iter().take(known).any(|cause| *told == cause.clone().itself()) => Ok(()),
-            Ok(()) if expected.is_empty() => Ok(()),
-            other => Err(format!("sync: the device says {other:?}, and what failed is {expected:?}")),
+        let mut failures = self.book.sync(on);
+        if self.stepper.is_some() {
+            failures.truncate(1);
         }
+        one_of("sync", &answer, &failures)
     }
 
     fn cleanup(&mut self, on: usize) -> Verdict {
@@ -438,6 +444,17 @@ fn slot_of(stream: &Stream) -> usize {
 impl std::fmt::Display for Chosen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "b{}[{}..{}]", self.handle, self.start, self.end)
+    }
+}
+
+/// Whether the device names one of the causes, if there is any.
+pub fn one_of(what: &str, device: &Result<(), Told>, causes: &[Cause]) -> Verdict {
+    match device {
+        Ok(()) if causes.is_empty() => Ok(()),
+        Err(told) if causes.iter().any(|cause| *told == cause.clone().itself()) => Ok(()),
+        _ => Err(format!(
+            "{what}: the device says {device:?}, and the interpreter that it is one of {causes:?}"
+        )),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The interpreter: one global memory, one list of everything that was ever enqueued, run from its start.
 //!
 //! It knows no streams, no queues and no driver's order: every entry runs when its turn in program order comes. A
-//! failure that the device meets later changes the entry that it hits, and the list is run again.
+//! failure that the device meets later changes the entry that it hits, and the list is run again. Which of several causes
+//! is named is the one thing that may be the device's to say; what it has said holds from then on.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,6 +10,7 @@ use std::rc::Rc;
 use dacapo::{Abandonment, Call, Error, WindowId};
 
 use super::program::Code;
+use super::subject;
 
 /// A root cause, comparable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,9 @@ pub enum Cause {
     /// Nothing that the interpreter ever expects.
     Unforeseen(Rc<str>),
 }
+
+/// The causes of which one is to blame, without saying which. What shares the list shares the answer.
+pub type Suspects = Rc<[Cause]>;
 
 /// An error as a caller sees it: how it is wrapped, and the root cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +52,11 @@ pub enum How {
 impl Cause {
     pub fn itself(self) -> Told {
         Told { how: How::Itself, root: self }
+    }
+
+    /// The only suspect.
+    fn alone(self) -> Suspects {
+        Rc::new([self])
     }
 }
 
@@ -169,8 +179,8 @@ pub struct Fleeting {
 /// What became of an entry.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The first cause for which one of its operations did not run.
-    pub told: Option<Cause>,
+    /// For each of its operations that did not run, in their order, what may be to blame.
+    pub told: Vec<Suspects>,
     /// Causes that arose here.
     pub failures: Vec<Cause>,
 }
@@ -180,7 +190,7 @@ enum Cell {
     Holds(u8),
     /// Nobody has written it, or only from what nobody had written.
     Anything,
-    Tainted(Cause),
+    Tainted(Suspects),
 }
 
 /// The memory, and the list that makes it what it is.
@@ -244,17 +254,52 @@ impl Machine {
         self.calls.get(counter).copied().unwrap_or(0)
     }
 
-    /// The bytes of `span`, `None` for one that may be any; or the cause that the first tainted one carries.
-    pub fn read(&mut self, span: &Span) -> Result<Vec<Option<u8>>, Cause> {
+    /// The bytes of `span`, `None` for one that may be any; or what is to blame: of several causes the one that the device
+    /// `named`, which from then on is known to be it.
+    pub fn read(&mut self, span: &Span, named: Option<&Cause>) -> Result<Vec<Option<u8>>, Cause> {
         self.catch_up();
-        self.cells[self.place(span)]
-            .iter()
-            .map(|cell| match cell {
-                Cell::Holds(byte) => Ok(Some(*byte)),
-                Cell::Anything => Ok(None),
-                Cell::Tainted(cause) => Err(cause.clone()),
-            })
-            .collect()
+        if let Some(suspects) = self.blame(std::iter::once(span)) {
+            let cause = suspects.iter().find(|cause| Some(*cause) == named).unwrap_or(&suspects[0]);
+            self.learn(&suspects, cause);
+            return Err(cause.clone());
+        }
+        let value = |cell: &Cell| match cell {
+            Cell::Holds(byte) => Some(*byte),
+            Cell::Anything | Cell::Tainted(_) => None,
+        };
+        Ok(self.cells[self.place(span)].iter().map(value).collect())
+    }
+
+    /// What may be to blame, if a byte of `spans` is tainted.
+    fn blame<'s>(&self, spans: impl Iterator<Item = &'s Span>) -> Option<Suspects> {
+        let mut met: Vec<&Suspects> = Vec::new();
+        for cell in spans.flat_map(|span| &self.cells[self.place(span)]) {
+            if let Cell::Tainted(suspects) = cell
+                && !met.iter().any(|known| Rc::ptr_eq(known, suspects))
+            {
+                met.push(suspects);
+            }
+        }
+        if subject::NAMES_THE_FIRST_CAUSE {
+            met.truncate(1);
+        }
+        match met.as_slice() {
+            [] => None,
+            [only] => Some(Rc::clone(only)),
+            several => Some(any_of(several)),
+        }
+    }
+
+    /// The device has named one of the suspects: bytes name the same cause until they are written again.
+    fn learn(&mut self, suspects: &Suspects, cause: &Cause) {
+        let known = cause.clone().alone();
+        for cell in &mut self.cells {
+            if let Cell::Tainted(unsure) = cell
+                && Rc::ptr_eq(unsure, suspects)
+            {
+                *unsure = known.clone();
+            }
+        }
     }
 
     fn place(&self, span: &Span) -> Range<usize> {
@@ -289,7 +334,7 @@ impl Machine {
             let mut outcome = Outcome::default();
             let mut ran = 0;
             for action in entry.actions.iter() {
-                self.unsure |= outcome.told.is_some() && self.finds_leftovers(action, inherited);
+                self.unsure |= !outcome.told.is_empty() && self.finds_leftovers(action, inherited);
                 self.perform(action, &entry.fate, &mut ran, &mut outcome);
             }
             self.outcomes.push(outcome);
@@ -298,16 +343,10 @@ impl Machine {
 
     fn perform(&mut self, action: &Action, fate: &Fate, ran: &mut usize, outcome: &mut Outcome) {
         if let Fate::Refused(cause) = fate {
-            return self.taint(action, cause, outcome);
+            return self.taint(action, &cause.clone().alone(), outcome);
         }
-        for span in action.reads() {
-            let place = self.place(span);
-            if let Some(Cell::Tainted(cause)) =
-                self.cells[place].iter().find(|cell| matches!(cell, Cell::Tainted(_)))
-            {
-                let cause = cause.clone();
-                return self.taint(action, &cause, outcome);
-            }
+        if let Some(suspects) = self.blame(action.reads()) {
+            return self.taint(action, &suspects, outcome);
         }
         *ran += 1;
         let struck = match fate {
@@ -318,15 +357,15 @@ impl Machine {
         let failure = if struck { Some(Cause::Driver(Call::Execute)) } else { self.run(action) };
         if let Some(cause) = failure {
             outcome.failures.push(cause.clone());
-            self.taint(action, &cause, outcome);
+            self.taint(action, &cause.alone(), outcome);
         }
     }
 
-    fn taint(&mut self, action: &Action, cause: &Cause, outcome: &mut Outcome) {
-        outcome.told.get_or_insert_with(|| cause.clone());
+    fn taint(&mut self, action: &Action, suspects: &Suspects, outcome: &mut Outcome) {
+        outcome.told.push(suspects.clone());
         for span in action.writes() {
             let place = self.place(span);
-            self.cells[place].fill(Cell::Tainted(cause.clone()));
+            self.cells[place].fill(Cell::Tainted(suspects.clone()));
         }
     }
 
@@ -367,6 +406,17 @@ impl Machine {
         };
         self.cells[self.place(span)].iter().map(value).collect()
     }
+}
+
+/// Everybody who is suspected somewhere, once.
+fn any_of(several: &[&Suspects]) -> Suspects {
+    let mut all: Vec<Cause> = Vec::new();
+    for cause in several.iter().flat_map(|suspects| suspects.iter()) {
+        if !all.contains(cause) {
+            all.push(cause.clone());
+        }
+    }
+    all.into()
 }
 
 /// What a kernel makes of its buffers, all at once.

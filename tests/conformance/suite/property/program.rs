@@ -176,6 +176,10 @@ pub enum Op {
     Compact {
         on: u8,
     },
+    /// Holds a slot up, where the device decides what runs, until something may wait for it.
+    Hold {
+        on: u8,
+    },
     /// Lets a stepped device run a few operations of one slot.
     Step {
         on: u8,
@@ -186,6 +190,24 @@ pub enum Op {
         on: u8,
         node: Option<u8>,
     },
+}
+
+impl Op {
+    /// Whether it enqueues something on what is there, at most. Anything else may wait for what the device has to do.
+    pub fn waits_for_nothing(&self) -> bool {
+        let enqueues = matches!(
+            self,
+            Op::Write { .. }
+                | Op::Fill { .. }
+                | Op::FillWords { .. }
+                | Op::Copy { .. }
+                | Op::Launch { .. }
+                | Op::HostCall { .. }
+                | Op::Replay { .. }
+                | Op::Hold { .. }
+        );
+        enqueues || matches!(self, Op::Split { .. } | Op::DropBuffer { .. } | Op::Retype { .. })
+    }
 }
 
 /// The driver's call that fails while an operation is enqueued.
@@ -230,6 +252,14 @@ fn memory(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
 }
 
 fn work(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
+    prop_oneof![
+        30 => enqueued(on.clone()),
+        5 => (on.clone(), part()).prop_map(|(on, from)| Op::Read { on, from }),
+        1 => on.prop_map(|on| Op::Sync { on }),
+    ]
+}
+
+fn enqueued(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
     let codes = vec![
         Code::Add,
         Code::Add,
@@ -257,9 +287,7 @@ fn work(on: BoxedStrategy<u8>) -> impl Strategy<Value = Op> {
         3 => (on.clone(), part(), any::<u8>()).prop_map(|(on, to, value)| Op::Fill { on, to, value }),
         1 => (on.clone(), part(), any::<u32>()).prop_map(|(on, to, value)| Op::FillWords { on, to, value }),
         4 => copy.prop_map(|(on, from, to, uneven)| Op::Copy { on, from, to, uneven }),
-        2 => (on.clone(), calls).prop_map(|(on, calls)| Op::HostCall { on, calls }),
-        5 => (on.clone(), part()).prop_map(|(on, from)| Op::Read { on, from }),
-        1 => on.prop_map(|on| Op::Sync { on }),
+        2 => (on, calls).prop_map(|(on, calls)| Op::HostCall { on, calls }),
     ]
 }
 
@@ -361,8 +389,23 @@ fn nest() -> impl Strategy<Value = Vec<Line>> {
     )
 }
 
+/// Failures that the device meets long after what depends on them was enqueued, and some that it meets before them.
+fn late() -> impl Strategy<Value = Vec<Line>> {
+    let on = || (0u8..4).boxed();
+    let fails = (on(), part()).prop_map(|(on, part)| Op::HostCall { on, calls: Calls::Panics(part) }).boxed();
+    let replays = (on(), any::<u8>()).prop_map(|(on, graph)| Op::Replay { on, graph });
+    let behind = prop_oneof![2 => fails.clone(), 8 => enqueued(on()), 3 => replays];
+    let reads = (on(), part()).prop_map(|(on, from)| Op::Read { on, from });
+    let holds = on().prop_map(|on| vec![Op::Hold { on }]);
+    let (behind, reads) = (prop::collection::vec(behind, 2..8), prop::collection::vec(reads, 1..4));
+    (holds, fails, behind, reads).prop_map(|(holds, fails, behind, reads)| {
+        let ops = [holds, vec![fails], behind, reads].concat();
+        ops.into_iter().map(|op| Line { op, trouble: None }).collect()
+    })
+}
+
 /// Programs of up to `parts` lines, or of what takes several.
 pub fn program(parts: usize) -> impl Strategy<Value = Vec<Line>> {
-    let part = prop_oneof![60 => line().prop_map(|line| vec![line]), 1 => nest()];
+    let part = prop_oneof![120 => line().prop_map(|line| vec![line]), 2 => nest(), 3 => late()];
     prop::collection::vec(part, 1..=parts).prop_map(|parts| parts.concat())
 }

@@ -7,11 +7,34 @@ use dacapo::{Call, Error};
 use super::driver::{Chosen, Driver, PATIENCE, SLOTS, STREAMS, Verdict, same};
 use super::model::{Strike, Told};
 use super::program::Leave;
-use super::streams::Lane;
+use super::streams::{Lane, each};
 use super::subject;
-use super::support::{Buffer, Enqueue, eventually};
+use super::support::{Buffer, Enqueue, Gate, eventually};
 
 impl Driver {
+    /// Holds a slot up: what is enqueued on it, and what depends on that, runs later than it would.
+    pub fn hold(&mut self, on: usize) -> Verdict {
+        if self.stepper.is_some()
+            || self.gate.is_some()
+            || self.book.records(on)
+            || self.book.check(on).is_err()
+        {
+            return Ok(());
+        }
+        self.say(|| format!("(the slot of s{on} is held up)"));
+        self.gate = Some(each!(&mut self.lanes[on], stream => Gate::close(stream)));
+        Ok(())
+    }
+
+    /// Lets the slot go that is held up.
+    pub fn let_go(&mut self) {
+        if let Some(gate) = self.gate.take() {
+            // One that opened by itself has cost time, and nothing else.
+            gate.open_in_time();
+            self.say(|| "(it is let go)".to_owned());
+        }
+    }
+
     pub fn step(&mut self, on: usize, times: u8) -> Verdict {
         let Some(stepper) = &self.stepper else { return Ok(()) };
         let id = self.lanes[on].id();
@@ -66,6 +89,7 @@ impl Driver {
     /// Everything that can be seen at the end, and that nothing is left when everything is dropped.
     pub fn finish(mut self) -> (Verdict, Vec<String>) {
         self.trace.clear();
+        self.let_go();
         let verdict = self.compare_all();
         (verdict, self.trace)
     }
