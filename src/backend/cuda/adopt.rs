@@ -86,7 +86,8 @@ impl<T: Element> Buffer<T, Cuda> {
     }
 
     /// Gives the slice back that the buffer was [made of](Buffer::from_cudarc): what its stream is given from here on, and
-    /// what `cudarc` does with it on others, runs after everything that was enqueued on the buffer. Waits for nothing.
+    /// what `cudarc` does with it on others, runs after everything that was enqueued on the buffer. Waits for nothing: what
+    /// is still in flight, and fails later, is reported by its stream's next [`sync`](crate::Enqueue::sync) alone.
     ///
     /// # Errors
     /// [`Error::Kept`] says why the buffer cannot be given back: its memory is the device's own, it is one part of a split,

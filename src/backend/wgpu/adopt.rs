@@ -87,7 +87,8 @@ impl<T: Element> Buffer<T, Wgpu> {
     /// after everything that was enqueued on it.
     ///
     /// Waits for nothing, unless a stream that used the buffer is behind a host callback: then until what it was given
-    /// before that use is submitted.
+    /// before that use is submitted. A host callback that fails after this was called is reported by its stream's next
+    /// [`sync`](crate::Enqueue::sync) alone.
     ///
     /// # Errors
     /// [`Error::Kept`] says why it cannot be given back: its memory is the device's own, it is one part of a split, or a
