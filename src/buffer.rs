@@ -13,7 +13,8 @@ use crate::backend::Backend;
 use crate::backend::host::Host;
 use crate::error::{Error, Result};
 use crate::kernel::Element;
-use crate::memory::allocation::{Allocation, Hold};
+use crate::memory::allocation::Allocation;
+use crate::memory::hold::Hold;
 use crate::refused::Refused;
 
 /// `len` elements of `T` in device memory; made by [`Enqueue::alloc`](crate::Enqueue::alloc).

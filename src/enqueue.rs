@@ -28,6 +28,7 @@ use crate::stream_id::StreamId;
 use crate::submit::{self, Route};
 use crate::touch::Touches;
 use crate::transfer::{self, HostData, mismatch};
+use crate::wait;
 use crate::work::Work;
 
 /// Something that work can be enqueued on: a [`Stream`](crate::Stream) in any phase, a [`Work`], or an
@@ -384,7 +385,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        submit::sync(&mut self.route("sync")?, None)
+        wait::sync(&mut self.route("sync")?, None)
     }
 
     /// [`sync`](Enqueue::sync), for at most `timeout`.
@@ -395,7 +396,7 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     where
         Self: CanWait,
     {
-        submit::sync(&mut self.route("sync")?, Some(timeout))
+        wait::sync(&mut self.route("sync")?, Some(timeout))
     }
 
     /// Orders what this stream enqueues from here on after everything that `theirs`, a stream of another library's, has been

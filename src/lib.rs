@@ -124,6 +124,7 @@ mod taint;
 mod touch;
 mod transfer;
 mod upload;
+mod wait;
 mod work;
 
 pub use any_stream::AnyStream;

@@ -11,7 +11,8 @@ use crate::capture::recorder::Kind;
 use crate::enqueue::sealed::Route as Routed;
 use crate::error::{Error, Result};
 use crate::order::Mark;
-use crate::submit::{self, Route};
+use crate::submit::Route;
+use crate::wait;
 use crate::work::{Pass, Work};
 
 /// How long work took, by [`Enqueue::profile`](crate::Enqueue::profile).
@@ -49,7 +50,7 @@ pub(crate) fn measure<B: Backend, S: Routed<B> + ?Sized, T>(
     let value = f(&mut Work::lend(route.core, route.warm_up, Pass::Direct))?;
     let enqueued = started.elapsed();
     let mark = stamps.stop(&mut stream.route("profile")?)?;
-    submit::wait(stream.core(), "profile", mark, None)?;
+    wait::wait(stream.core(), "profile", mark, None)?;
     let clock = stream.core().device.backend.clock();
     Ok((value, Profile { device: stamps.elapsed("profile")?, enqueue: enqueued, clock }))
 }

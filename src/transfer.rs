@@ -21,7 +21,8 @@ use crate::memory::staging::{OwnedBytes, Room, Staged};
 use crate::order::Mark;
 use crate::readback::{ReadFuture, Readback, elements, landed};
 use crate::stream::StreamCore;
-use crate::submit::{self, Problem, Route};
+use crate::submit::{Problem, Route};
+use crate::wait;
 
 /// Host memory with elements of type `T`, for [`Enqueue::write`](crate::Enqueue::write): borrowed, to be copied before
 /// the call returns (`&[T]`, `&[T; N]`, `&Vec<T>` and their like), or handed over, to be kept as it is until the device
@@ -276,7 +277,7 @@ fn receive<B: Backend, T>(
     timeout: Option<Duration>,
     take: impl FnOnce(&[u8]) -> T,
 ) -> Result<T> {
-    submit::block(&core.device, Waiter::Stream(core.id), operation, mark, timeout)?;
+    wait::block(&core.device, Waiter::Stream(core.id), operation, mark, timeout)?;
     let taken = landed(&readback).map(|room| take(room.bytes()));
     // First, so that what carried the bytes is free for the next transfer.
     drop(readback);

@@ -16,7 +16,7 @@ use crate::failures::Reports;
 use crate::graph::GraphCore;
 use crate::order::Mark;
 use crate::profile::{Clock, Stamps};
-use crate::submit;
+use crate::wait;
 
 /// One replay. May be dropped, kept, or waited for from any thread, also when the graph is gone.
 pub struct Ticket<B: Backend = Host> {
@@ -57,7 +57,7 @@ impl<B: Backend> Ticket<B> {
 
     fn block(&self, timeout: Option<Duration>) -> Result<()> {
         callback::refuse("wait")?;
-        submit::block(&self.device, Waiter::Anyone, "wait", self.mark, timeout)?;
+        wait::block(&self.device, Waiter::Anyone, "wait", self.mark, timeout)?;
         self.reports.check("wait", self.mark)
     }
 }
@@ -112,7 +112,7 @@ impl<B: Backend> TimedTicket<B> {
     fn block(&self, timeout: Option<Duration>) -> Result<Duration> {
         let Ticket { device, reports, mark } = &self.ticket;
         callback::refuse("wait")?;
-        submit::block(device, Waiter::Anyone, "wait", self.done, timeout)?;
+        wait::block(device, Waiter::Anyone, "wait", self.done, timeout)?;
         reports.check("wait", *mark)?;
         self.stamps.elapsed("wait")
     }

@@ -7,6 +7,7 @@ pub(crate) mod adoption;
 pub(crate) mod allocation;
 pub(crate) mod compaction;
 pub(crate) mod drops;
+pub(crate) mod hold;
 pub(crate) mod page;
 pub(crate) mod pool;
 pub(crate) mod reaper;
