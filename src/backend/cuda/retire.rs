@@ -48,6 +48,8 @@ pub(crate) struct Retirement {
 #[derive(Default)]
 struct State {
     waiting: Vec<Waiting>,
+    /// How many have come.
+    added: u64,
     /// Whether the device's owner is gone.
     closing: bool,
 }
@@ -58,14 +60,37 @@ struct Waiting {
     marks: SmallVec<[(Arc<Shared>, u64); 8]>,
 }
 
-/// So many bytes of pinned memory wait for a time at which the device does nothing: giving them back makes everybody wait
-/// until it does nothing.
+/// So many bytes wait for a time at which the device does nothing: giving them back makes everybody wait until it does
+/// nothing.
 const PATIENTLY: usize = 256 << 20;
+
+/// What a module counts for among them: the driver does not say how large one is.
+const MODULE: usize = 1 << 20;
+
+impl Retired {
+    /// How many bytes it keeps, if the driver waits for all work of the context to take it, and lets nobody in meanwhile.
+    fn stalls(&self) -> Option<usize> {
+        match self {
+            Retired::Pinned(block) => Some(block.bytes()),
+            Retired::Module(_) | Retired::Function(_) => Some(MODULE),
+            _ => None,
+        }
+    }
+}
 
 impl Retirement {
     pub(crate) fn add(&self, item: Retired, marks: SmallVec<[(Arc<Shared>, u64); 8]>) {
-        self.state.lock().waiting.push(Waiting { item, marks });
+        let mut state = self.state.lock();
+        state.waiting.push(Waiting { item, marks });
+        state.added += 1;
+        drop(state);
         self.bell.notify_one();
+    }
+
+    /// For what could not be given back yet, though the device is past it.
+    fn put_back(&self, items: Vec<Retired>) {
+        let waiting = items.into_iter().map(|item| Waiting { item, marks: SmallVec::new() });
+        self.state.lock().waiting.extend(waiting);
     }
 
     pub(crate) fn close(&self) {
@@ -83,9 +108,13 @@ impl Retirement {
     }
 
     /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
-    /// come but what others still hold. What would make others wait is given back when all is `quiet`: told
-    /// whether the device is gone, so that nobody is left who could wait.
-    fn next(&self, patience: Duration, lost: bool, quiet: impl FnOnce(bool) -> bool) -> (Vec<Retired>, bool) {
+    /// come but what others still hold. What would make others wait is given back when all is `quiet`.
+    fn next(
+        &self,
+        patience: Duration,
+        lost: bool,
+        quiet: impl FnOnce(&State) -> bool,
+    ) -> (Vec<Retired>, bool) {
         let mut state = self.state.lock();
         if state.waiting.is_empty() && !state.closing {
             self.bell.wait(&mut state);
@@ -98,13 +127,10 @@ impl Retirement {
             waiting.into_iter().for_each(|waiting| leak(waiting.item));
             state = self.state.lock();
         }
-        let pinned = |waiting: &Waiting| match &waiting.item {
-            Retired::Pinned(block) => block.bytes(),
-            _ => 0,
-        };
-        let may_stall = quiet(state.closing) || state.waiting.iter().map(pinned).sum::<usize>() > PATIENTLY;
+        let kept = state.waiting.iter().filter_map(|waiting| waiting.item.stalls());
+        let may_stall = quiet(&state) || kept.sum::<usize>() > PATIENTLY;
         let passed = |waiting: &mut Waiting| {
-            let in_time = may_stall || !matches!(waiting.item, Retired::Pinned(_));
+            let in_time = may_stall || waiting.item.stalls().is_none();
             in_time && waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq)
         };
         let ready: Vec<Retired> = state.waiting.extract_if(.., passed).map(|waiting| waiting.item).collect();
@@ -116,15 +142,14 @@ impl Retirement {
 pub(crate) fn run(machine: Arc<Machine>) {
     const SOON: Duration = Duration::from_millis(1);
     const LATE: Duration = Duration::from_millis(32);
-    let (mut patience, mut quiet) = (SOON, Quiet::default());
+    let (mut patience, mut quiet) = (SOON, Quiet::new());
     loop {
         let lost = machine.poison.is_set();
-        let (ready, closing) =
-            machine.retirement.next(patience, lost, |closing| quiet.lasts(&machine, closing));
+        let (ready, closing) = machine.retirement.next(patience, lost, |state| quiet.lasts(&machine, state));
         let found = ready.len();
         let later = give_back(&machine, ready);
         patience = if later.len() == found { (patience * 2).min(LATE) } else { SOON };
-        later.into_iter().for_each(|item| machine.retirement.add(item, SmallVec::new()));
+        machine.retirement.put_back(later);
         // What was given back may have been the last hold on something that now waits itself.
         let done = closing && machine.retirement.is_empty();
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
@@ -137,23 +162,29 @@ pub(crate) fn run(machine: Arc<Machine>) {
     drop(machine);
 }
 
-/// Since when nothing was submitted.
-#[derive(Default)]
+/// Since when nobody has asked anything of the device.
 struct Quiet {
     submitted: u64,
-    since: Option<Instant>,
+    added: u64,
+    since: Instant,
 }
 
 impl Quiet {
-    /// Whether the device does nothing, and has had nothing to do for a while: who submits something now and then is not to
-    /// meet a driver that lets nobody in.
-    fn lasts(&mut self, machine: &Machine, closing: bool) -> bool {
+    fn new() -> Self {
+        Quiet { submitted: 0, added: 0, since: Instant::now() }
+    }
+
+    /// Whether the device does nothing, and has had nothing to do for a while: who submits something now and then, or lets
+    /// something go before the next submission, is not to meet a driver that lets nobody in.
+    fn lasts(&mut self, machine: &Machine, state: &State) -> bool {
         const LONG: Duration = Duration::from_millis(100);
         let submitted = machine.queues().iter().map(|queue| queue.submitted()).sum();
-        if !is_idle(machine) || submitted != self.submitted {
-            (self.submitted, self.since) = (submitted, Some(Instant::now()));
+        let idle = is_idle(machine);
+        if !idle || (submitted, state.added) != (self.submitted, self.added) {
+            (self.submitted, self.added, self.since) = (submitted, state.added, Instant::now());
         }
-        is_idle(machine) && (closing || self.since.is_none_or(|since| since.elapsed() >= LONG))
+        // Of a device that is gone nobody is left who could wait.
+        idle && (state.closing || self.since.elapsed() >= LONG)
     }
 }
 

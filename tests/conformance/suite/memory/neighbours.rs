@@ -1,7 +1,10 @@
-//! What is given back makes nobody wait: a driver may wait for all work of the device to take memory back, and let nobody
-//! in meanwhile.
+//! What is given back makes nobody wait: a driver may wait for all work of the device to take memory or code back, and let
+//! nobody in meanwhile.
+
+use std::sync::Arc;
 
 use super::support::*;
+use super::zoo;
 use dacapo::AllocationMode;
 
 /// Whether ordinary work of a stream comes to its end.
@@ -53,6 +56,33 @@ fn pinned_memory_and_graphs_go_while_another_stream_is_held_up() {
         s.memory_cleanup().unwrap();
         assert_eq!(device.memory_report().staging.held, 0);
         assert!(works(&mut s, &k), "round {round}");
+    }
+    gate.open();
+    busy.sync().unwrap();
+}
+
+/// Code that is unloaded as soon as nothing launches it stalls every other stream until the longest kernel has ended.
+#[test]
+fn kernels_go_while_another_stream_is_held_up() {
+    let Some((device, k)) = working(2) else { return };
+    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
+    assert!(works(&mut s, &k));
+    let kernels: Vec<_> =
+        (0..subject::MANY_LOADS).map(|_| zoo::add1::<f32>().load(&device).unwrap()).collect();
+    let token = Arc::new(());
+    let mut graphs: Vec<Graph> = (0..subject::MANY_LOADS)
+        .map(|_| {
+            let held = token.clone();
+            s.record(|w| w.host_call(move || _ = &held)).unwrap().0
+        })
+        .collect();
+    busy.sync().unwrap();
+    let gate = Gate::close(&mut busy);
+    for kernel in kernels {
+        drop((kernel, graphs.pop()));
+        // What went with the kernel is gone, so that somebody has come past the kernel.
+        assert!(eventually(|| Arc::strong_count(&token) == graphs.len() + 1));
+        assert!(works(&mut s, &k));
     }
     gate.open();
     busy.sync().unwrap();
