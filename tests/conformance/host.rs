@@ -100,6 +100,9 @@ pub fn counter(device: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 's
     move || Some(Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum())
 }
 
+/// How often a test that holds a stream up is tried, if a call waited for that stream.
+pub const ATTEMPTS: usize = 1;
+
 /// How many operations of one stream a test may hold up.
 pub const MOST_HELD_UP: usize = 1000;
 
