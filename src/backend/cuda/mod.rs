@@ -5,6 +5,7 @@
 //! and events. Nothing here waits under a lock of the core's, but where the driver itself does.
 
 pub(crate) mod adopt;
+mod beside;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod cache;
 pub(crate) mod callback;
@@ -38,8 +39,6 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
-use parking_lot::Mutex;
-use smallvec::SmallVec;
 
 #[cfg(feature = "nvrtc")]
 pub use cache::KernelCache;
@@ -63,6 +62,7 @@ use crate::kernel::program::Sources;
 use crate::poison::Poison;
 use crate::profile::Clock;
 use crate::stream_id::StreamId;
+use beside::Queues;
 use code::CudaCode;
 use context::Context;
 use event::Events;
@@ -71,7 +71,7 @@ use graph::CudaExec;
 use late::Late;
 use memory::CudaMemory;
 use pinned::CudaPinned;
-use queue::{CudaQueue, Shared};
+use queue::CudaQueue;
 use retire::{Retired, Retirement};
 use section::{CudaSection, Idle};
 use store::Store;
@@ -96,7 +96,7 @@ pub(crate) struct Machine {
     pub(crate) fill: Fill,
     pub(crate) store: Store,
     pub(crate) idle: Idle,
-    pub(crate) queues: Mutex<SmallVec<[Arc<Shared>; 8]>>,
+    pub(crate) queues: Arc<Queues>,
     pub(crate) retirement: Retirement,
     /// Where compiled kernels are kept, if anywhere.
     #[cfg(feature = "nvrtc")]
@@ -215,13 +215,9 @@ impl Machine {
         self.poison.set(Fault::new(fault.call(), Severity::Sticky, fault.message().to_owned()));
     }
 
-    pub(crate) fn queues(&self) -> SmallVec<[Arc<Shared>; 8]> {
-        self.queues.lock().clone()
-    }
-
     /// Gives `item`, which nothing can use any more that is not in flight already, back to the driver later.
     pub(crate) fn retire(&self, item: Retired) {
-        let marks = self.queues().into_iter().map(|queue| {
+        let marks = self.queues.list().into_iter().map(|queue| {
             let submitted = queue.submitted();
             (queue, submitted)
         });
@@ -278,14 +274,14 @@ impl Driver for Cuda {
         let fill = Fill::load(&context)?;
         let store = Store::new(&context)?;
         let machine = Arc::new(Machine {
-            context,
             poison: poison.clone(),
             events: Events::default(),
             fill,
             store,
             late: Arc::default(),
             idle: Idle::default(),
-            queues: Mutex::default(),
+            queues: Queues::new(&context, poison),
+            context,
             watch: Watch::default(),
             retirement: Retirement::default(),
             #[cfg(feature = "nvrtc")]
@@ -472,7 +468,7 @@ impl Drop for Machine {
         let Ok(_relaxed) = self.context.relaxed() else { return };
         self.events.clear();
         self.idle.clear();
-        for queue in std::mem::take(self.queues.get_mut()) {
+        for queue in self.queues.take() {
             if let Ok(shared) = Arc::try_unwrap(queue) {
                 shared.retire();
             }

@@ -78,7 +78,7 @@ const PRECISE: u32 = 256;
 impl CudaQueue {
     pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Cuda>>) -> Result<Self, Fault> {
         let shared = Arc::new(Shared::new(&machine.context, index)?);
-        machine.queues.lock().push(shared.clone());
+        machine.queues.add(&shared);
         Ok(CudaQueue { shared, spares, machine: machine.clone() })
     }
 }

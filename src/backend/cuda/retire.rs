@@ -153,7 +153,7 @@ pub(crate) fn run(machine: Arc<Machine>) {
         // What was given back may have been the last hold on something that now waits itself.
         let done = closing && machine.retirement.is_empty();
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
-        if done && (lost || (Arc::strong_count(&machine) <= 2 && is_idle(&machine))) {
+        if done && (lost || (Arc::strong_count(&machine) <= 2 && machine.queues.at_rest().is_some())) {
             break;
         }
     }
@@ -175,21 +175,20 @@ impl Quiet {
     }
 
     /// Whether the device does nothing, and has had nothing to do for a while: who submits something now and then, or lets
-    /// something go before the next submission, is not to meet a driver that lets nobody in.
+    /// something go before the next submission, is not to meet a driver that lets nobody in. The same goes for who uses
+    /// another device in the context.
     fn lasts(&mut self, machine: &Machine, state: &State) -> bool {
         const LONG: Duration = Duration::from_millis(100);
-        let submitted = machine.queues().iter().map(|queue| queue.submitted()).sum();
-        let idle = is_idle(machine);
-        if !idle || (submitted, state.added) != (self.submitted, self.added) {
+        let Some(submitted) = machine.queues.at_rest() else {
+            self.since = Instant::now();
+            return false;
+        };
+        if (submitted, state.added) != (self.submitted, self.added) {
             (self.submitted, self.added, self.since) = (submitted, state.added, Instant::now());
         }
-        // Of a device that is gone nobody is left who could wait.
-        idle && (state.closing || self.since.elapsed() >= LONG)
+        // Of a device that is gone nobody is left who could come back to it.
+        state.closing || self.since.elapsed() >= LONG
     }
-}
-
-fn is_idle(machine: &Machine) -> bool {
-    machine.queues().iter().all(|queue| queue.completed() >= queue.submitted() && queue.landings.is_empty())
 }
 
 /// A lost device never passes anything: what it may still touch stays what it is.

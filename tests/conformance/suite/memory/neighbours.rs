@@ -87,3 +87,31 @@ fn kernels_go_while_another_stream_is_held_up() {
     gate.open();
     busy.sync().unwrap();
 }
+
+/// Devices of one program may share what the driver locks: the end of one is no reason for the other to wait.
+#[test]
+fn a_device_goes_while_a_stream_of_another_one_is_held_up() {
+    let Some((device, k)) = working(2) else { return };
+    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
+    assert!(works(&mut s, &k));
+    let token = Arc::new(());
+    let others: Vec<_> = (0..3)
+        .map(|_| {
+            let (other, k) = working(2).unwrap();
+            let mut stream = other.stream().unwrap();
+            assert!(works(&mut stream, &k));
+            let held = token.clone();
+            let (graph, ()) = stream.record(|w| w.host_call(move || _ = &held)).unwrap();
+            (graph, stream, k, other)
+        })
+        .collect();
+    busy.sync().unwrap();
+    let gate = Gate::close(&mut busy);
+    drop(others);
+    assert_let_go(&token);
+    for _ in 0..200 {
+        assert!(works(&mut s, &k));
+    }
+    gate.open();
+    busy.sync().unwrap();
+}
