@@ -112,7 +112,7 @@ fn what_is_done_with_a_slice_that_came_back_comes_after_all_that_we_did() {
         let mut copy = other.alloc_zeros::<f32>(1000).unwrap();
         other.synchronize().unwrap();
         let mut x = Buffer::from_cudarc(&mut a, slice).unwrap();
-        let gate = Gate::close(&mut a).unwrap();
+        let gate = Gate::close(&mut a);
         a.launch(&k.inc, Grid::covering(1000), (&mut x, Len)).unwrap();
         b.launch(&k.inc, Grid::covering(1000), (&mut x, Len)).unwrap();
         slice = x.into_cudarc().unwrap();
@@ -183,7 +183,7 @@ fn a_slice_whose_buffer_is_dropped_in_flight_goes_back_when_that_has_passed() {
     let slice = theirs.clone_htod(&ramp(1000)).unwrap();
     let x = Buffer::from_cudarc(&mut stream, slice).unwrap();
     stream.sync().unwrap();
-    let gate = Gate::close(&mut stream).unwrap();
+    let gate = Gate::close(&mut stream);
     stream.launch(&k.add1, Grid::covering(1000), (&x, Len, &mut y, Len)).unwrap();
     drop(x);
     assert_eq!(holders(&theirs), 2, "the slice is held while the work is in flight");

@@ -76,7 +76,7 @@ fn what_theirs_is_given_after_before_comes_after_all_that_ours_was() {
     theirs.synchronize().unwrap();
     let raw = x.raw().unwrap();
     for round in 1..=20 {
-        let gate = Gate::close(&mut stream).unwrap();
+        let gate = Gate::close(&mut stream);
         stream.launch(&k.inc, Grid::covering(1000), (&mut x, Len)).unwrap();
         stream.before(&theirs).unwrap();
         copy_raw(&theirs, raw.address(), &mut slice);

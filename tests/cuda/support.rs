@@ -2,19 +2,22 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of its own")]
 
+#[path = "../support_gate/mod.rs"]
+mod gate;
 #[path = "turn.rs"]
 mod turn;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use dacapo::DeviceOptions;
 use dacapo::cuda::Cuda;
 use dacapo::prelude::*;
-use dacapo::{DeviceOptions, Result};
 
+#[allow(unused_imports, reason = "every test binary uses a part of its own")]
+pub use gate::Gate;
 #[allow(unused_imports, reason = "every test binary uses a part of its own")]
 pub use turn::{device_with, eventually, threads};
 
@@ -155,19 +158,10 @@ pub fn written(stream: &mut impl Enqueue<Cuda>, data: &[f32]) -> Buf<f32> {
     buffer
 }
 
-/// Holds a stream up until it is opened, or dropped.
-pub struct Gate(#[allow(dead_code, reason = "its drop is what opens the gate")] Sender<()>);
-
-impl Gate {
-    pub fn close(stream: &mut impl Enqueue<Cuda>) -> Result<Gate> {
-        let (sender, receiver) = channel::<()>();
-        stream.host_call(move || {
-            let _ = receiver.recv();
-        })?;
-        Ok(Gate(sender))
-    }
-
-    pub fn open(self) {}
+/// Runs a test that makes, launches or drops graphs while a gate is closed: now and then the driver makes room for graphs of
+/// its own, and waits for that until the device does nothing.
+pub fn beside_gates(test: impl Fn()) {
+    gate::beside_gates(3, test);
 }
 
 struct Unpark(Thread);

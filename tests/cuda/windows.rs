@@ -16,7 +16,7 @@ fn win_03_bytes_last_used_by_a_stream_that_records_are_handed_out_without_asking
     let mut kept = b.alloc::<f32>(1 << 20).unwrap();
     for _ in 0..20 {
         let mut x = a.alloc::<f32>(1 << 20).unwrap();
-        let gate = Gate::close(&mut b).unwrap();
+        let gate = Gate::close(&mut b);
         b.launch(&k.inc, grid, (&mut x, Len)).unwrap();
         let mut recording = b.prepare().unwrap().begin().unwrap();
         drop(x);
@@ -138,7 +138,7 @@ fn win_08_old_objects_may_be_dropped_while_a_stream_records() {
     let many: Vec<_> = (0..100).map(|n| written(&mut a, &ramp(1000 + n))).collect();
     a.sync().unwrap();
     let baseline = device.memory_usage().in_use;
-    let gate = Gate::close(&mut a).unwrap();
+    let gate = Gate::close(&mut a);
     g0.replay(&mut a).unwrap();
     let future = a.read_async(&x).unwrap();
     let mut recording = b.prepare().unwrap().begin().unwrap();

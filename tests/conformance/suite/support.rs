@@ -3,13 +3,12 @@
 
 #![allow(dead_code, reason = "a backend's tests use a part of it")]
 
-use std::cell::Cell;
+#[path = "../../support_gate/mod.rs"]
+mod gate;
+
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -23,6 +22,7 @@ pub use dacapo::{
     Enqueue, Grid, In, InOut, Len, NoCapture, Out, Prepared, Program, Recording, Slice, SliceMut, Touches,
     Uniform,
 };
+pub use gate::{Gate, is_overdue};
 
 pub type AnyStream = dacapo::AnyStream<Subject>;
 pub type Buffer<T> = dacapo::Buffer<T, Subject>;
@@ -120,75 +120,12 @@ pub fn after(graph: &Graph) -> Vec<Vec<usize>> {
     (0..graph.nodes()).map(|n| graph.node(n).unwrap().after).collect()
 }
 
-/// Holds a stream up until it is opened, or dropped.
-///
-/// A backend may make the calls of all streams on one thread: a test closes no second gate before it opened the first. And
-/// while one is closed, a driver may wait for it to load code: a test does not. What is made of graphs while one is closed,
-/// it tells [`beside_gates`].
-///
-/// If it stays closed for too long it opens by itself, so that a call that waits for what comes after it cannot hang, and
-/// the test fails.
-pub struct Gate {
-    open: Option<Sender<()>>,
-    opened_by_itself: Arc<AtomicBool>,
-}
-
-thread_local! {
-    /// Whether a gate of the thread's opened by itself.
-    static OVERDUE: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Gate {
-    pub fn close(stream: &mut impl Enqueue<Subject>) -> Gate {
-        const TOO_LONG: Duration = Duration::from_secs(10);
-        let (open, receiver) = channel::<()>();
-        let opened_by_itself = Arc::new(AtomicBool::new(false));
-        let overdue = opened_by_itself.clone();
-        let wait = move || {
-            if receiver.recv_timeout(TOO_LONG) == Err(RecvTimeoutError::Timeout) {
-                overdue.store(true, Ordering::Relaxed);
-            }
-        };
-        stream.host_call(wait).unwrap();
-        Gate { open: Some(open), opened_by_itself }
-    }
-
-    #[track_caller]
-    pub fn open(mut self) {
-        drop(self.open.take());
-        assert!(
-            !self.opened_by_itself.load(Ordering::Relaxed),
-            "a call waited for what is behind the gate, which opened by itself in the end"
-        );
-    }
-}
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        if self.opened_by_itself.load(Ordering::Relaxed) {
-            OVERDUE.set(true);
-        }
-    }
-}
-
 /// Runs a test that makes, launches or drops graphs while a gate is closed.
 ///
-/// Now and then a driver takes memory for graphs of its own, or gives some back, and waits for that until the device does
-/// nothing. So a backend may have more than one attempt: a call that waits for the gate by itself does so in each.
+/// Now and then a driver makes room for graphs of its own, and waits for that until the device does nothing: where one does,
+/// a test has more than one attempt.
 pub fn beside_gates(test: impl Fn()) {
-    for attempt in 1.. {
-        OVERDUE.set(false);
-        let outcome = catch_unwind(AssertUnwindSafe(&test));
-        if !is_overdue() || attempt == subject::ATTEMPTS {
-            outcome.unwrap_or_else(|panic| resume_unwind(panic));
-            return assert!(!is_overdue(), "a gate opened by itself");
-        }
-    }
-}
-
-/// Whether a gate of this attempt opened by itself.
-pub fn is_overdue() -> bool {
-    OVERDUE.get()
+    gate::beside_gates(subject::ATTEMPTS, test);
 }
 
 /// An operation that was to write `buffer`, and fails after its call returned.
