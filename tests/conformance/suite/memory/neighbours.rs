@@ -1,8 +1,6 @@
 //! What is given back makes nobody wait: a driver may wait for all work of the device to take memory or code back, and let
 //! nobody in meanwhile.
 
-use std::sync::Arc;
-
 use super::support::*;
 use super::zoo;
 use dacapo::AllocationMode;
@@ -61,57 +59,54 @@ fn pinned_memory_and_graphs_go_while_another_stream_is_held_up() {
     busy.sync().unwrap();
 }
 
-/// Code that is unloaded as soon as nothing launches it stalls every other stream until the longest kernel has ended.
+/// Whether a replay on one stream, and ordinary work, come to their end.
+fn replays(stream: &mut Stream, graph: &mut Graph, k: &Kernels) -> bool {
+    graph.replay(stream).unwrap();
+    works(stream, k)
+}
+
+/// Code that is unloaded as soon as nothing launches it meets whatever is enqueued next, and stalls every stream until that
+/// has run.
 #[test]
-fn kernels_go_while_another_stream_is_held_up() {
+fn kernels_go_just_before_a_stream_is_held_up() {
     let Some((device, k)) = working(2) else { return };
     let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
-    assert!(works(&mut s, &k));
-    let kernels: Vec<_> =
-        (0..subject::MANY_LOADS).map(|_| zoo::add1::<f32>().load(&device).unwrap()).collect();
-    let token = Arc::new(());
-    let mut graphs: Vec<Graph> = (0..subject::MANY_LOADS)
-        .map(|_| {
-            let held = token.clone();
-            s.record(|w| w.host_call(move || _ = &held)).unwrap().0
-        })
-        .collect();
-    busy.sync().unwrap();
-    let gate = Gate::close(&mut busy);
-    for kernel in kernels {
-        drop((kernel, graphs.pop()));
-        // What went with the kernel is gone, so that somebody has come past the kernel.
-        assert!(eventually(|| Arc::strong_count(&token) == graphs.len() + 1));
-        assert!(works(&mut s, &k));
+    let mut x = s.alloc::<f32>(LEN).unwrap();
+    let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut x, Len))).unwrap();
+    assert!(replays(&mut s, &mut graph, &k));
+    for round in 0..5 {
+        let gone: Vec<_> = (0..10).map(|_| zoo::add1::<f32>().load(&device).unwrap()).collect();
+        busy.sync().unwrap();
+        drop(gone);
+        let gate = Gate::close(&mut busy);
+        (0..50).for_each(|_| assert!(replays(&mut s, &mut graph, &k), "round {round}"));
+        gate.open();
     }
-    gate.open();
     busy.sync().unwrap();
 }
 
 /// Devices of one program may share what the driver locks: the end of one is no reason for the other to wait.
 #[test]
-fn a_device_goes_while_a_stream_of_another_one_is_held_up() {
+fn devices_go_just_before_a_stream_of_another_one_is_held_up() {
     let Some((device, k)) = working(2) else { return };
     let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
-    assert!(works(&mut s, &k));
-    let token = Arc::new(());
-    let others: Vec<_> = (0..3)
-        .map(|_| {
-            let (other, k) = working(2).unwrap();
-            let mut stream = other.stream().unwrap();
-            assert!(works(&mut stream, &k));
-            let held = token.clone();
-            let (graph, ()) = stream.record(|w| w.host_call(move || _ = &held)).unwrap();
-            (graph, stream, k, other)
-        })
-        .collect();
-    busy.sync().unwrap();
-    let gate = Gate::close(&mut busy);
-    drop(others);
-    assert_let_go(&token);
-    for _ in 0..200 {
-        assert!(works(&mut s, &k));
+    let mut x = s.alloc::<f32>(LEN).unwrap();
+    let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut x, Len))).unwrap();
+    assert!(replays(&mut s, &mut graph, &k));
+    for round in 0..5 {
+        let gone: Vec<_> = (0..3)
+            .map(|_| {
+                let (other, k) = working(2).unwrap();
+                let mut stream = other.stream().unwrap();
+                assert!(works(&mut stream, &k));
+                (stream, k, other)
+            })
+            .collect();
+        busy.sync().unwrap();
+        drop(gone);
+        let gate = Gate::close(&mut busy);
+        (0..50).for_each(|_| assert!(replays(&mut s, &mut graph, &k), "round {round}"));
+        gate.open();
     }
-    gate.open();
     busy.sync().unwrap();
 }
