@@ -1,5 +1,4 @@
-//! The queues of a device, and of those beside it in the process: the driver makes all devices of a context wait for what it
-//! does to one.
+//! A device and those beside it in the process: what the driver does to one, all devices of its context wait for.
 
 #![forbid(unsafe_code)]
 
@@ -10,58 +9,83 @@ use smallvec::SmallVec;
 
 use crate::backend::cuda::context::Context;
 use crate::backend::cuda::queue::Shared;
+use crate::backend::cuda::retire::{Retired, Retirement};
 use crate::poison::Poison;
 
-/// A device's queues.
-pub(crate) struct Queues {
-    list: Mutex<List>,
+/// What the other devices of its context know of a device.
+pub(crate) struct Resident {
+    pub(crate) retirement: Retirement,
+    queues: Mutex<Queues>,
     /// The address of the context.
     context: usize,
     poison: Arc<Poison>,
 }
 
-type List = SmallVec<[Arc<Shared>; 8]>;
+type Queues = SmallVec<[Arc<Shared>; 8]>;
 
-/// Those of all devices.
-static ALL: Mutex<Vec<Weak<Queues>>> = Mutex::new(Vec::new());
+/// All of the process.
+static ALL: Mutex<Vec<Weak<Resident>>> = Mutex::new(Vec::new());
 
-impl Queues {
+/// Held by who comes, and by who gives back what makes everybody wait: who comes is there to be left it, or comes after it.
+static DOOR: Mutex<()> = Mutex::new(());
+
+impl Resident {
     pub(crate) fn new(context: &Context, poison: &Arc<Poison>) -> Arc<Self> {
-        let context = context.raw().addr();
-        let queues = Arc::new(Queues { list: Mutex::default(), context, poison: poison.clone() });
+        let (context, poison) = (context.raw().addr(), poison.clone());
+        let (retirement, queues) = (Retirement::default(), Mutex::default());
+        let resident = Arc::new(Resident { retirement, queues, context, poison });
+        let _door = DOOR.lock();
         let mut all = ALL.lock();
-        all.retain(|queues| queues.strong_count() > 0);
-        all.push(Arc::downgrade(&queues));
-        queues
+        all.retain(|resident| resident.strong_count() > 0);
+        all.push(Arc::downgrade(&resident));
+        resident
     }
 
     pub(crate) fn add(&self, queue: &Arc<Shared>) {
-        self.list.lock().push(queue.clone());
+        self.queues.lock().push(queue.clone());
     }
 
-    pub(crate) fn list(&self) -> List {
-        self.list.lock().clone()
+    pub(crate) fn queues(&self) -> Queues {
+        self.queues.lock().clone()
     }
 
-    pub(crate) fn take(&self) -> List {
-        std::mem::take(&mut *self.list.lock())
+    pub(crate) fn take_queues(&self) -> Queues {
+        std::mem::take(&mut *self.queues.lock())
     }
 
-    /// How many operations were submitted in the whole context, if none of them is in flight any more. A lost device, which
-    /// will never tell, does not count.
+    /// How many operations were submitted in the whole context, if none of them is in flight any more.
     pub(crate) fn at_rest(&self) -> Option<u64> {
+        self.beside().iter().map(|resident| resident.submitted_if_idle()).sum()
+    }
+
+    /// Whether nothing of the device is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.submitted_if_idle().is_some()
+    }
+
+    /// Leaves what makes everybody wait, and what the device is past, to another device of the context, which knows when
+    /// nobody has to. Where there is none, `release` gives it back.
+    pub(crate) fn leave(&self, items: Vec<Retired>, release: impl FnMut(Retired)) {
+        let _door = DOOR.lock();
+        let (beside, me) = (self.beside(), std::ptr::from_ref(self));
+        let heirs = beside.iter().filter(|resident| !std::ptr::eq(Arc::as_ptr(resident), me));
+        heirs.fold(items, |items, heir| heir.retirement.inherit(items)).into_iter().for_each(release);
+    }
+
+    /// The devices of the context, this one too. Lost ones, of which nobody will ever know whether they are idle, are not
+    /// among them.
+    fn beside(&self) -> SmallVec<[Arc<Resident>; 4]> {
         let all = ALL.lock();
         let found = all.iter().filter_map(Weak::upgrade);
-        let beside = found.filter(|queues| queues.context == self.context && !queues.poison.is_set());
-        beside.map(|queues| queues.submitted_if_idle()).sum()
+        found.filter(|resident| resident.context == self.context && !resident.poison.is_set()).collect()
     }
 
     fn submitted_if_idle(&self) -> Option<u64> {
-        let list = self.list.lock();
+        let queues = self.queues.lock();
         let done = |queue: &Arc<Shared>| {
             let submitted = queue.submitted();
             (queue.completed() >= submitted && queue.landings.is_empty()).then_some(submitted)
         };
-        list.iter().map(done).sum()
+        queues.iter().map(done).sum()
     }
 }

@@ -194,12 +194,9 @@ impl Ferry {
         Ok(())
     }
 
-    /// Gives the block back, which the stream is done with; the context is bound.
-    pub(crate) fn retire(self) {
-        if let Some(block) = self.block.into_inner() {
-            // SAFETY: everything that the stream was to do with it is done. One that the driver keeps is leaked.
-            let _ = unsafe { block.free() };
-        }
+    /// The block, which the stream is done with.
+    pub(crate) fn into_block(self) -> Option<Block> {
+        self.block.into_inner()
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::backend::Fault;
 use crate::backend::cuda::code::{self, Function, Module};
 use crate::backend::cuda::context::Context;
+use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::sys;
 
 /// The kernels for patterns that the driver has no call for.
@@ -84,9 +85,9 @@ impl Fill {
         }
     }
 
-    /// Unloads the kernels; nothing uses them any more.
-    pub(crate) fn unload(&self, context: &Context) {
-        code::unload(context, &self.module);
+    /// What is left when nothing uses the kernels any more.
+    pub(crate) fn retire(&self) -> Retired {
+        Retired::Module(self.module.0)
     }
 
     /// Calls `each` with the parts of a fill of `len` bytes at `to`, a multiple of the pattern's length. The parts write

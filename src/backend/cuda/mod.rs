@@ -62,7 +62,7 @@ use crate::kernel::program::Sources;
 use crate::poison::Poison;
 use crate::profile::Clock;
 use crate::stream_id::StreamId;
-use beside::Queues;
+use beside::Resident;
 use code::CudaCode;
 use context::Context;
 use event::Events;
@@ -72,7 +72,7 @@ use late::Late;
 use memory::CudaMemory;
 use pinned::CudaPinned;
 use queue::CudaQueue;
-use retire::{Retired, Retirement};
+use retire::Retired;
 use section::{CudaSection, Idle};
 use store::Store;
 use watch::Watch;
@@ -96,8 +96,7 @@ pub(crate) struct Machine {
     pub(crate) fill: Fill,
     pub(crate) store: Store,
     pub(crate) idle: Idle,
-    pub(crate) queues: Arc<Queues>,
-    pub(crate) retirement: Retirement,
+    pub(crate) resident: Arc<Resident>,
     /// Where compiled kernels are kept, if anywhere.
     #[cfg(feature = "nvrtc")]
     pub(crate) cache: Option<cache::Cache>,
@@ -217,11 +216,11 @@ impl Machine {
 
     /// Gives `item`, which nothing can use any more that is not in flight already, back to the driver later.
     pub(crate) fn retire(&self, item: Retired) {
-        let marks = self.queues.list().into_iter().map(|queue| {
+        let marks = self.resident.queues().into_iter().map(|queue| {
             let submitted = queue.submitted();
             (queue, submitted)
         });
-        self.retirement.add(item, marks.collect());
+        self.resident.retirement.add(item, marks.collect());
     }
 
     /// Starts the threads of the device.
@@ -241,7 +240,7 @@ impl Machine {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        self.machine.retirement.close();
+        self.machine.resident.retirement.close();
     }
 }
 
@@ -270,6 +269,7 @@ impl Driver for Cuda {
             None => Context::open(options.ordinal)?,
         };
         exit::prepare(&DRIVER);
+        let resident = Resident::new(&context, poison);
         let limits = context.limits()?;
         let fill = Fill::load(&context)?;
         let store = Store::new(&context)?;
@@ -280,10 +280,9 @@ impl Driver for Cuda {
             store,
             late: Arc::default(),
             idle: Idle::default(),
-            queues: Queues::new(&context, poison),
+            resident,
             context,
             watch: Watch::default(),
-            retirement: Retirement::default(),
             #[cfg(feature = "nvrtc")]
             cache: options.kernel_cache.open(),
             limits,
@@ -457,7 +456,7 @@ impl Drop for Machine {
     /// On the thread that retires, when all is idle; anywhere, when the device could not be opened or was lost.
     fn drop(&mut self) {
         // Nothing, but on a lost device.
-        self.retirement.leak();
+        self.resident.retirement.leak();
         if calls::inside() {
             // On a lost device only. A callback may not call the driver, which keeps what there is.
             self.context.abandon();
@@ -468,12 +467,13 @@ impl Drop for Machine {
         let Ok(_relaxed) = self.context.relaxed() else { return };
         self.events.clear();
         self.idle.clear();
-        for queue in self.queues.take() {
+        let mut left = vec![self.fill.retire()];
+        for queue in self.resident.take_queues() {
             if let Ok(shared) = Arc::try_unwrap(queue) {
-                shared.retire();
+                left.extend(shared.retire());
             }
         }
-        self.fill.unload(&self.context);
+        retire::part_with(self, left);
         self.store.close();
     }
 }

@@ -15,6 +15,7 @@ use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::event::{Event, Purpose};
 use crate::backend::cuda::ferry::Ferry;
 use crate::backend::cuda::landing::Landings;
+use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::sys;
 use crate::backend::cuda::{Cuda, Machine};
 use crate::backend::{Call, Fault, Spares};
@@ -59,14 +60,14 @@ unsafe impl Sync for Shared {}
 /// A number in host memory that the stream writes.
 ///
 /// In memory of ours, which the driver pins: its own would go with it when the process ends, under threads that look.
-struct Counter {
+pub(crate) struct Counter {
     page: NonNull<Page>,
     address: sys::CUdeviceptr,
 }
 
 /// A page of the system's, so that nothing else is pinned along.
 #[repr(C, align(4096))]
-struct Page([AtomicU64; 512]);
+pub(crate) struct Page([AtomicU64; 512]);
 
 /// After so many operations the stream writes the counter, also if nobody waits.
 const INTERVAL: u64 = 64;
@@ -78,7 +79,7 @@ const PRECISE: u32 = 256;
 impl CudaQueue {
     pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Cuda>>) -> Result<Self, Fault> {
         let shared = Arc::new(Shared::new(&machine.context, index)?);
-        machine.queues.add(&shared);
+        machine.resident.add(&shared);
         Ok(CudaQueue { shared, spares, machine: machine.clone() })
     }
 }
@@ -259,15 +260,15 @@ impl Shared {
         }
     }
 
-    /// Gives stream and counter back, once everything is done; the context is bound.
-    pub(crate) fn retire(self) {
-        if self.completed() < self.submitted() {
-            return;
+    /// Gives the stream back, once everything is done, and returns what is left; the context is bound.
+    pub(crate) fn retire(self) -> impl Iterator<Item = Retired> {
+        let done = self.completed() >= self.submitted();
+        if done {
+            // SAFETY: the stream came from `cuStreamCreate`, and `self` was its last owner. A refusal leaks it.
+            let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
-        // SAFETY: the stream came from `cuStreamCreate`, and `self` was its last owner. A refusal leaks it.
-        let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
-        self.ferry.retire();
-        self.counter.release();
+        let left = [Some(Retired::Counter(self.counter)), self.ferry.into_block().map(Retired::Pinned)];
+        left.into_iter().flatten().filter(move |_| done)
     }
 }
 
@@ -303,7 +304,7 @@ impl Counter {
     }
 
     /// Unregisters and frees the page, which the device writes no more; the context is bound.
-    fn release(self) {
+    pub(crate) fn release(self) {
         // SAFETY: the page was registered by `new`. One that the driver keeps is leaked.
         let code = unsafe { sys::cuMemHostUnregister(self.page.as_ptr().cast()) };
         if code == sys::CUresult::CUDA_SUCCESS {

@@ -15,7 +15,7 @@ use crate::backend::cuda::adopt::Lent;
 use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::guest::captures;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
-use crate::backend::cuda::queue::Shared;
+use crate::backend::cuda::queue::{Counter, Page, Shared};
 use crate::backend::cuda::section::Parts;
 use crate::backend::cuda::sys;
 use crate::backend::exit;
@@ -25,6 +25,8 @@ use crate::callback::{OnDevice, shielded};
 pub(crate) enum Retired {
     Memory(sys::CUdeviceptr),
     Pinned(Block),
+    /// The page of a queue's counter.
+    Counter(Counter),
     Module(sys::CUmodule),
     /// Memory of another library's.
     Lent(Box<dyn Lent>),
@@ -37,6 +39,25 @@ pub(crate) enum Retired {
 
 // SAFETY: addresses and handles of the driver, which any thread may give back; what is lent and functions are `Send`.
 unsafe impl Send for Retired {}
+
+/// So many bytes wait for a time at which the device does nothing: giving them back makes everybody wait until it does
+/// nothing.
+const PATIENTLY: usize = 256 << 20;
+
+/// What a module counts for among them: the driver does not say how large one is.
+const MODULE: usize = 1 << 20;
+
+impl Retired {
+    /// How many bytes it keeps, if the driver waits for all work of the context to take it, and lets nobody in meanwhile.
+    fn stalls(&self) -> Option<usize> {
+        match self {
+            Retired::Pinned(block) => Some(block.bytes()),
+            Retired::Counter(_) => Some(size_of::<Page>()),
+            Retired::Module(_) | Retired::Function(_) => Some(MODULE),
+            _ => None,
+        }
+    }
+}
 
 /// What waits, and for what.
 #[derive(Default)]
@@ -60,24 +81,6 @@ struct Waiting {
     marks: SmallVec<[(Arc<Shared>, u64); 8]>,
 }
 
-/// So many bytes wait for a time at which the device does nothing: giving them back makes everybody wait until it does
-/// nothing.
-const PATIENTLY: usize = 256 << 20;
-
-/// What a module counts for among them: the driver does not say how large one is.
-const MODULE: usize = 1 << 20;
-
-impl Retired {
-    /// How many bytes it keeps, if the driver waits for all work of the context to take it, and lets nobody in meanwhile.
-    fn stalls(&self) -> Option<usize> {
-        match self {
-            Retired::Pinned(block) => Some(block.bytes()),
-            Retired::Module(_) | Retired::Function(_) => Some(MODULE),
-            _ => None,
-        }
-    }
-}
-
 impl Retirement {
     pub(crate) fn add(&self, item: Retired, marks: SmallVec<[(Arc<Shared>, u64); 8]>) {
         let mut state = self.state.lock();
@@ -93,6 +96,19 @@ impl Retirement {
         self.state.lock().waiting.extend(waiting);
     }
 
+    /// Takes what another device of the context leaves, which that one is past; returns it, if this one is gone itself.
+    pub(crate) fn inherit(&self, items: Vec<Retired>) -> Vec<Retired> {
+        let mut state = self.state.lock();
+        if state.closing || items.is_empty() {
+            return items;
+        }
+        state.added += 1;
+        state.waiting.extend(items.into_iter().map(|item| Waiting { item, marks: SmallVec::new() }));
+        drop(state);
+        self.bell.notify_one();
+        Vec::new()
+    }
+
     pub(crate) fn close(&self) {
         self.state.lock().closing = true;
         self.bell.notify_one();
@@ -101,6 +117,10 @@ impl Retirement {
     /// Gives up on what waits: nothing is asked of the driver, and nobody's values are dropped.
     pub(crate) fn leak(&self) {
         std::mem::take(&mut self.state.lock().waiting).into_iter().for_each(|waiting| leak(waiting.item));
+    }
+
+    fn is_closing(&self) -> bool {
+        self.state.lock().closing
     }
 
     fn is_empty(&self) -> bool {
@@ -145,15 +165,16 @@ pub(crate) fn run(machine: Arc<Machine>) {
     let (mut patience, mut quiet) = (SOON, Quiet::new());
     loop {
         let lost = machine.poison.is_set();
-        let (ready, closing) = machine.retirement.next(patience, lost, |state| quiet.lasts(&machine, state));
+        let (ready, closing) =
+            machine.resident.retirement.next(patience, lost, |state| quiet.lasts(&machine, state));
         let found = ready.len();
         let later = give_back(&machine, ready);
         patience = if later.len() == found { (patience * 2).min(LATE) } else { SOON };
-        machine.retirement.put_back(later);
+        machine.resident.retirement.put_back(later);
         // What was given back may have been the last hold on something that now waits itself.
-        let done = closing && machine.retirement.is_empty();
+        let done = closing && machine.resident.retirement.is_empty();
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
-        if done && (lost || (Arc::strong_count(&machine) <= 2 && machine.queues.at_rest().is_some())) {
+        if done && (lost || (Arc::strong_count(&machine) <= 2 && machine.resident.is_idle())) {
             break;
         }
     }
@@ -164,30 +185,26 @@ pub(crate) fn run(machine: Arc<Machine>) {
 
 /// Since when nobody has asked anything of the device.
 struct Quiet {
-    submitted: u64,
+    submitted: Option<u64>,
     added: u64,
     since: Instant,
 }
 
 impl Quiet {
     fn new() -> Self {
-        Quiet { submitted: 0, added: 0, since: Instant::now() }
+        Quiet { submitted: None, added: 0, since: Instant::now() }
     }
 
-    /// Whether the device does nothing, and has had nothing to do for a while: who submits something now and then, or lets
-    /// something go before the next submission, is not to meet a driver that lets nobody in. The same goes for who uses
-    /// another device in the context.
+    /// Whether the context does nothing, and has had nothing to do for a while: who submits something now and then, or lets
+    /// something go before the next submission, is not to meet a driver that lets nobody in. A device that is gone waits
+    /// for itself alone: if there are others, it leaves things to them.
     fn lasts(&mut self, machine: &Machine, state: &State) -> bool {
         const LONG: Duration = Duration::from_millis(100);
-        let Some(submitted) = machine.queues.at_rest() else {
-            self.since = Instant::now();
-            return false;
-        };
-        if (submitted, state.added) != (self.submitted, self.added) {
+        let submitted = machine.resident.at_rest();
+        if submitted.is_none() || (submitted, state.added) != (self.submitted, self.added) {
             (self.submitted, self.added, self.since) = (submitted, state.added, Instant::now());
         }
-        // Of a device that is gone nobody is left who could come back to it.
-        state.closing || self.since.elapsed() >= LONG
+        if state.closing { machine.resident.is_idle() } else { self.since.elapsed() >= LONG }
     }
 }
 
@@ -199,62 +216,66 @@ fn leak(item: Retired) {
         Retired::Function(function) => std::mem::forget(function),
         Retired::Section(parts) => std::mem::forget(parts),
         // Plain numbers, whatever they name.
-        Retired::Memory(_) | Retired::Pinned(_) | Retired::Module(_) => {}
+        Retired::Memory(_) | Retired::Pinned(_) | Retired::Counter(_) | Retired::Module(_) => {}
     }
 }
 
 /// Gives back what the device is past; returns what must wait for others.
 fn give_back(machine: &Machine, ready: Vec<Retired>) -> Vec<Retired> {
-    let mut later = Vec::new();
     if ready.is_empty() {
-        return later;
+        return ready;
     }
     let _hold = exit::hold();
     let Ok(_relaxed) = machine.context.relaxed() else {
         ready.into_iter().for_each(leak);
-        return later;
+        return Vec::new();
     };
-    for item in ready {
-        // Refusals leave the driver with what it did not take; there is nobody to tell.
-        let _ = match item {
-            Retired::Memory(start) => {
-                // SAFETY: the address came from the store, was not freed, and the device is past its uses.
-                let _ = unsafe { machine.store.free(start) };
-                continue;
-            }
-            Retired::Pinned(block) => {
-                // SAFETY: its owner is gone, the device is past its uses, and the context is bound.
-                let _ = unsafe { block.free() };
-                continue;
-            }
+    let closing = machine.resident.retirement.is_closing();
+    let is_left = |item: &Retired| closing && item.stalls().is_some();
+    let (left, ready): (Vec<_>, Vec<_>) = ready.into_iter().partition(is_left);
+    part_with(machine, left);
+    ready.into_iter().filter_map(|item| release(machine, item)).collect()
+}
+
+/// Gives back what makes everybody wait, of a device that is gone; the context is bound.
+pub(crate) fn part_with(machine: &Machine, left: Vec<Retired>) {
+    machine.resident.leave(left, |item| _ = release(machine, item));
+}
+
+/// Gives something back, unless it must wait for others; the context is bound.
+fn release(machine: &Machine, item: Retired) -> Option<Retired> {
+    // Refusals leave the driver with what it did not take; there is nobody to tell.
+    match item {
+        Retired::Memory(start) => {
+            // SAFETY: the address came from the store, was not freed, and the device is past its uses.
+            let _ = unsafe { machine.store.free(start) };
+        }
+        Retired::Pinned(block) => {
+            // SAFETY: its owner is gone, the device is past its uses, and the context is bound.
+            let _ = unsafe { block.free() };
+        }
+        Retired::Counter(counter) => counter.release(),
+        Retired::Module(module) => {
             // SAFETY: the handle came from `cuModuleLoadDataEx`; no launch of its functions is in flight, and none can come.
-            Retired::Module(module) => unsafe { sys::cuModuleUnload(module) },
-            Retired::Lent(lent) => {
-                later.extend(hand_back(machine, lent).map(Retired::Lent));
-                continue;
-            }
-            Retired::Function(function) => {
-                drop(function);
-                continue;
-            }
-            Retired::Exec(exec, calls, writes) => {
-                // SAFETY: the handle came from an instantiation; no launch of it is in flight, and none can come.
-                let _ = unsafe { sys::cuGraphExecDestroy(exec) };
-                // The callbacks own values of the user's, whose drop must neither end this thread nor wait on it.
-                let _on_device = OnDevice::enter();
-                shielded(|| drop(calls));
-                drop(writes);
-                continue;
-            }
-            Retired::Section(parts) => {
-                // As above: what the section returned is the user's.
-                let _on_device = OnDevice::enter();
-                shielded(|| drop(parts));
-                continue;
-            }
-        };
+            let _ = unsafe { sys::cuModuleUnload(module) };
+        }
+        Retired::Lent(lent) => return hand_back(machine, lent).map(Retired::Lent),
+        Retired::Function(function) => drop(function),
+        Retired::Exec(exec, calls, writes) => {
+            // SAFETY: the handle came from an instantiation; no launch of it is in flight, and none can come.
+            let _ = unsafe { sys::cuGraphExecDestroy(exec) };
+            // The callbacks own values of the user's, whose drop must neither end this thread nor wait on it.
+            let _on_device = OnDevice::enter();
+            shielded(|| drop(calls));
+            drop(writes);
+        }
+        Retired::Section(parts) => {
+            // As above: what the section returned is the user's.
+            let _on_device = OnDevice::enter();
+            shielded(|| drop(parts));
+        }
     }
-    later
+    None
 }
 
 /// Drops memory of another library's, which its owner frees on its stream: not while that captures, or may do so.

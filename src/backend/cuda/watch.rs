@@ -101,7 +101,7 @@ pub(crate) fn run(machine: &Arc<Machine>) {
 
 /// Looks at every queue; returns whether nothing is in flight, for which the driver is not asked.
 fn look(machine: &Machine) -> bool {
-    let queues = machine.queues.list();
+    let queues = machine.resident.queues();
     if queues.iter().all(|queue| queue.is_idle()) {
         return true;
     }
