@@ -158,12 +158,6 @@ pub fn written(stream: &mut impl Enqueue<Cuda>, data: &[f32]) -> Buf<f32> {
     buffer
 }
 
-/// Runs a test that makes, launches or drops graphs while a gate is closed: now and then the driver makes room for graphs of
-/// its own, and waits for that until the device does nothing.
-pub fn beside_gates(test: impl Fn()) {
-    gate::beside_gates(3, test);
-}
-
 struct Unpark(Thread);
 
 impl Wake for Unpark {

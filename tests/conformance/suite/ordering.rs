@@ -239,19 +239,21 @@ fn a_replay_waits_for_uses_of_its_members_and_for_conflicting_graphs_and_for_not
 /// The graph was made after the use, so the use noted nothing in it: `end` must take it over.
 #[test]
 fn a_use_before_end_on_another_stream_is_waited_for_by_the_first_replay() {
-    let Some((device, k)) = working(2) else { return };
-    let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
-    let mut x = ready(&mut a, 0.0);
-    let mut y = ready(&mut a, 0.0);
-    let mut a = a.prepare().unwrap().begin().unwrap();
-    a.launch(&k.add1, Grid::covering(N), (&x, &mut y, Len, Len)).unwrap();
-    let gate = Gate::close(&mut b);
-    b.fill(&mut x, 5.0).unwrap();
-    let (mut graph, mut a) = a.end().unwrap();
-    graph.replay(&mut a).unwrap();
-    assert!(is_held_up(&mut a), "the write of before `end` has not run");
-    gate.open();
-    assert!(all(&a.read(&y).unwrap(), 6.0));
+    beside_gates(|| {
+        let Some((device, k)) = working(2) else { return };
+        let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut x = ready(&mut a, 0.0);
+        let mut y = ready(&mut a, 0.0);
+        let mut a = a.prepare().unwrap().begin().unwrap();
+        a.launch(&k.add1, Grid::covering(N), (&x, &mut y, Len, Len)).unwrap();
+        let gate = Gate::close(&mut b);
+        b.fill(&mut x, 5.0).unwrap();
+        let (mut graph, mut a) = a.end().unwrap();
+        graph.replay(&mut a).unwrap();
+        assert!(is_held_up(&mut a), "the write of before `end` has not run");
+        gate.open();
+        assert!(all(&a.read(&y).unwrap(), 6.0));
+    });
 }
 
 /// Two replays in one arena at once would mix up their temporaries.

@@ -166,30 +166,32 @@ fn thr_03_a_recording_ends_and_its_graph_replays_on_another_thread() {
 /// produced yet, and results are used before they are there.
 #[test]
 fn str_02_inputs_outputs_and_warm_up_on_different_streams_are_as_if_run_serially() {
-    let Some((device, k)) = working(2) else { return };
-    let (mut n, mut s) = (device.stream().unwrap(), device.stream().unwrap());
-    let mut input = n.alloc::<f32>(LEN).unwrap();
-    let (mut tmp, mut output) = (s.alloc::<f32>(LEN).unwrap(), s.alloc::<f32>(LEN).unwrap());
-    n.sync().unwrap();
-    s.sync().unwrap();
+    beside_gates(|| {
+        let Some((device, k)) = working(2) else { return };
+        let (mut n, mut s) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut input = n.alloc::<f32>(LEN).unwrap();
+        let (mut tmp, mut output) = (s.alloc::<f32>(LEN).unwrap(), s.alloc::<f32>(LEN).unwrap());
+        n.sync().unwrap();
+        s.sync().unwrap();
 
-    let gate = Gate::close(&mut n);
-    n.launch(&k.fill, grid(), (&mut input, 5.0f32, Len)).unwrap();
-    let mut s = s.prepare().unwrap();
-    s.launch(&k.add1, grid(), (&input, &mut tmp, Len, Len)).unwrap();
-    assert!(s.sync_timeout(SHORT).is_err(), "the warm-up waits for the input");
-    let mut s = s.begin().unwrap();
-    s.launch(&k.add1, grid(), (&input, &mut tmp, Len, Len)).unwrap();
-    s.launch(&k.mul2, grid(), (&tmp, &mut output, Len, Len)).unwrap();
-    drop(tmp);
-    let (mut graph, mut s) = s.end().unwrap();
-    graph.replay(&mut s).unwrap();
-    let mut values = n.read_async(&output).unwrap();
+        let gate = Gate::close(&mut n);
+        n.launch(&k.fill, grid(), (&mut input, 5.0f32, Len)).unwrap();
+        let mut s = s.prepare().unwrap();
+        s.launch(&k.add1, grid(), (&input, &mut tmp, Len, Len)).unwrap();
+        assert!(s.sync_timeout(SHORT).is_err(), "the warm-up waits for the input");
+        let mut s = s.begin().unwrap();
+        s.launch(&k.add1, grid(), (&input, &mut tmp, Len, Len)).unwrap();
+        s.launch(&k.mul2, grid(), (&tmp, &mut output, Len, Len)).unwrap();
+        drop(tmp);
+        let (mut graph, mut s) = s.end().unwrap();
+        graph.replay(&mut s).unwrap();
+        let mut values = n.read_async(&output).unwrap();
 
-    assert!(is_held_up(&mut s), "and so does the replay");
-    assert!(poll(&mut values).is_none());
-    gate.open();
-    assert!(all(&block_on(values).unwrap(), 12.0));
+        assert!(is_held_up(&mut s), "and so does the replay");
+        assert!(poll(&mut values).is_none());
+        gate.open();
+        assert!(all(&block_on(values).unwrap(), 12.0));
+    });
 }
 
 /// A window that belongs to a backend stream which others share records their launches, or runs ours outside it.

@@ -117,24 +117,26 @@ fn replays_on_other_streams_follow_each_other_and_the_work_between() {
 /// The driver's own way of destroying a graph blocks until its replay ends.
 #[test]
 fn a_graph_is_dropped_in_flight_without_waiting_and_its_replay_ends() {
-    let Some((device, k)) = working(4) else { return };
-    let mut stream = device.stream().unwrap();
-    let mut x = stream.alloc::<f32>(1000).unwrap();
-    let data = ramp(1000);
-    let gate = Gate::close(&mut stream);
-    let (mut graph, ()) = stream
-        .record(|work| {
-            work.write(&mut x, data)?;
-            work.launch(&k.inc, Grid::covering(1000), (&mut x, Len))
-        })
-        .unwrap();
-    let ticket = graph.replay(&mut stream).unwrap();
-    // With the gate closed, a drop that waited would wait for ever.
-    drop(graph);
-    assert!(!ticket.is_done());
-    gate.open();
-    ticket.wait().unwrap();
-    assert_eq!(stream.read(&x).unwrap(), ramp(1000).iter().map(|x| x + 1.0).collect::<Vec<_>>());
+    beside_gates(|| {
+        let Some((device, k)) = working(4) else { return };
+        let mut stream = device.stream().unwrap();
+        let mut x = stream.alloc::<f32>(1000).unwrap();
+        let data = ramp(1000);
+        let gate = Gate::close(&mut stream);
+        let (mut graph, ()) = stream
+            .record(|work| {
+                work.write(&mut x, data)?;
+                work.launch(&k.inc, Grid::covering(1000), (&mut x, Len))
+            })
+            .unwrap();
+        let ticket = graph.replay(&mut stream).unwrap();
+        // With the gate closed, a drop that waited would wait for ever.
+        drop(graph);
+        assert!(!ticket.is_done());
+        gate.open();
+        ticket.wait().unwrap();
+        assert_eq!(stream.read(&x).unwrap(), ramp(1000).iter().map(|x| x + 1.0).collect::<Vec<_>>());
+    });
 }
 
 #[test]

@@ -34,29 +34,31 @@ fn pages_go_back_while_another_stream_is_held_up() {
 
 #[test]
 fn pinned_memory_and_graphs_go_while_another_stream_is_held_up() {
-    let Some((device, k)) = working(2) else { return };
-    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
-    let mut y = s.alloc::<f32>(LEN).unwrap();
-    busy.sync().unwrap();
-    let gate = Gate::close(&mut busy);
-    for round in 0..20u16 {
-        let data = vec![f32::from(round); LEN];
-        let (mut graph, ()) = s
-            .record(|w| {
-                // The graph owns these bytes, wherever it keeps them.
-                w.write(&mut y, &data)?;
-                w.launch(&k.inc, grid(), (&mut y, Len))
-            })
-            .unwrap();
-        graph.replay(&mut s).unwrap();
-        assert!(all(&s.read(&y).unwrap(), f32::from(round) + 1.0), "round {round}");
-        drop(graph);
-        s.memory_cleanup().unwrap();
-        assert_eq!(device.memory_report().staging.held, 0);
-        assert!(works(&mut s, &k), "round {round}");
-    }
-    gate.open();
-    busy.sync().unwrap();
+    beside_gates(|| {
+        let Some((device, k)) = working(2) else { return };
+        let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut y = s.alloc::<f32>(LEN).unwrap();
+        busy.sync().unwrap();
+        let gate = Gate::close(&mut busy);
+        for round in 0..20u16 {
+            let data = vec![f32::from(round); LEN];
+            let (mut graph, ()) = s
+                .record(|w| {
+                    // The graph owns these bytes, wherever it keeps them.
+                    w.write(&mut y, &data)?;
+                    w.launch(&k.inc, grid(), (&mut y, Len))
+                })
+                .unwrap();
+            graph.replay(&mut s).unwrap();
+            assert!(all(&s.read(&y).unwrap(), f32::from(round) + 1.0), "round {round}");
+            drop(graph);
+            s.memory_cleanup().unwrap();
+            assert_eq!(device.memory_report().staging.held, 0);
+            assert!(works(&mut s, &k), "round {round}");
+        }
+        gate.open();
+        busy.sync().unwrap();
+    });
 }
 
 /// Whether a replay on one stream, and ordinary work, come to their end.

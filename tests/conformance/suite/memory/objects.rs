@@ -262,21 +262,23 @@ fn e40_a_replay_calls_the_driver_as_often_for_a_thousand_buffers_as_for_one() {
 /// A drop that waits for the stream stalls the thread that only wanted to be rid of the graph. Here it would never end.
 #[test]
 fn e41_dropping_a_graph_with_work_in_flight_does_not_wait_and_neither_does_the_end_of_a_capture() {
-    let Some(device) = device(1) else { return };
-    let k = Kernels::<u32>::load(&device);
-    let mut s = device.stream().unwrap();
-    let mut c = s.alloc::<u32>(N).unwrap();
-    s.sync().unwrap();
-    let gate = Gate::close(&mut s);
-    let waits = calls_of(&device, Call::Synchronize);
-    let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut c, Len))).unwrap();
-    let ticket = graph.replay(&mut s).unwrap();
-    drop(graph);
-    drop(c);
-    assert!(!ticket.is_done());
-    assert_eq!(calls_of(&device, Call::Synchronize), waits);
-    gate.open();
-    ticket.wait().unwrap();
+    beside_gates(|| {
+        let Some(device) = device(1) else { return };
+        let k = Kernels::<u32>::load(&device);
+        let mut s = device.stream().unwrap();
+        let mut c = s.alloc::<u32>(N).unwrap();
+        s.sync().unwrap();
+        let gate = Gate::close(&mut s);
+        let waits = calls_of(&device, Call::Synchronize);
+        let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut c, Len))).unwrap();
+        let ticket = graph.replay(&mut s).unwrap();
+        drop(graph);
+        drop(c);
+        assert!(!ticket.is_done());
+        assert_eq!(calls_of(&device, Call::Synchronize), waits);
+        gate.open();
+        ticket.wait().unwrap();
+    });
 }
 
 /// A future that waits in its drop hangs whoever gives up on it, also while a panic unwinds.
