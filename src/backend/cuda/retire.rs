@@ -289,3 +289,43 @@ fn hand_back(machine: &Machine, lent: Box<dyn Lent>) -> Option<Box<dyn Lent>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a device took that ends itself would never be given back.
+    #[test]
+    fn a_device_inherits_until_it_is_gone_itself() {
+        let retirement = Retirement::default();
+        assert!(retirement.inherit(vec![Retired::Memory(256)]).is_empty());
+        assert_eq!(retirement.state.lock().waiting.len(), 1);
+        retirement.close();
+        assert_eq!(retirement.inherit(vec![Retired::Memory(512)]).len(), 1);
+        assert_eq!(retirement.state.lock().waiting.len(), 1);
+    }
+
+    /// Taken too early, a kernel stalls whoever is at work; taken too late, memory is nobody's.
+    #[test]
+    fn what_makes_everybody_wait_is_taken_when_all_is_quiet_and_the_rest_at_once() {
+        let retirement = Retirement::default();
+        retirement.add(Retired::Memory(256), SmallVec::new());
+        retirement.add(Retired::Module(std::ptr::null_mut()), SmallVec::new());
+        let ready = |quiet: bool| retirement.next(Duration::ZERO, false, |_| quiet).0;
+        assert!(matches!(ready(false)[..], [Retired::Memory(256)]));
+        assert!(ready(false).is_empty());
+        assert!(matches!(ready(true)[..], [Retired::Module(_)]));
+    }
+
+    /// Without a bound, a device that is never idle would keep all kernels that were ever dropped.
+    #[test]
+    fn many_that_wait_for_quiet_are_taken_without_it() {
+        let retirement = Retirement::default();
+        let ready = || retirement.next(Duration::ZERO, false, |_| false).0.len();
+        let most = PATIENTLY / MODULE;
+        (0..most).for_each(|_| retirement.add(Retired::Module(std::ptr::null_mut()), SmallVec::new()));
+        assert_eq!(ready(), 0);
+        retirement.add(Retired::Module(std::ptr::null_mut()), SmallVec::new());
+        assert_eq!(ready(), most + 1);
+    }
+}
