@@ -199,8 +199,8 @@ pub trait Enqueue<B: Backend>: sealed::Route<B> {
     /// ([`host_call_with`](Enqueue::host_call_with)) leaves the rest its freedom.
     ///
     /// On CUDA, one thread of the driver makes the calls of all streams, so that a call must not wait for another one, nor
-    /// for a transfer that found no pinned memory; and while one blocks, loading a program on another thread may wait for
-    /// it, and keep everybody from the driver meanwhile.
+    /// for a transfer that found no pinned memory; and while one blocks, loading a program on another thread waits for it,
+    /// as the end of a recording does now and then, and keeps everybody from the driver meanwhile (see `Cuda`).
     ///
     /// # Errors
     /// What the driver says; it is not called.

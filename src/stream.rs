@@ -383,6 +383,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
 impl<P: Phase, B: Backend> Stream<P, B> {
     /// Ends the recording and seals it: finds the order of the data, plans the memory, makes the graph.
     ///
+    /// On CUDA the driver now and then makes room for graphs in this call, and waits for that until the device does nothing
+    /// (see `Cuda`).
+    ///
     /// # Errors
     /// The first failure that the recording met; else [`Error::OutOfMemory`] or [`Error::ArenaLimit`] for its arena,
     /// [`Error::Evicted`], or what the driver says. There is no graph: buffers born in the recording are lost, and
