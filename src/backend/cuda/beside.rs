@@ -82,10 +82,6 @@ impl Resident {
 
     fn submitted_if_idle(&self) -> Option<u64> {
         let queues = self.queues.lock();
-        let done = |queue: &Arc<Shared>| {
-            let submitted = queue.submitted();
-            (queue.completed() >= submitted && queue.landings.is_empty()).then_some(submitted)
-        };
-        queues.iter().map(done).sum()
+        queues.iter().map(|queue| queue.is_idle().then(|| queue.submitted())).sum()
     }
 }
