@@ -45,7 +45,7 @@ unsafe impl Send for Retired {}
 const PATIENTLY: usize = 256 << 20;
 
 /// What a module counts for among them: the driver does not say how large one is.
-const MODULE: usize = 1 << 20;
+const MODULE: usize = 64 << 10;
 
 impl Retired {
     /// How many bytes it keeps, if the driver waits for all work of the context to take it, and lets nobody in meanwhile.
@@ -73,6 +73,16 @@ struct State {
     added: u64,
     /// Whether the device's owner is gone.
     closing: bool,
+}
+
+/// What can be given back now.
+struct Ready {
+    items: Vec<Retired>,
+    /// Whether so much has gathered that others must wait.
+    forced: bool,
+    closing: bool,
+    /// Whether nothing is left to come but what others still hold.
+    last: bool,
 }
 
 struct Waiting {
@@ -119,22 +129,13 @@ impl Retirement {
         std::mem::take(&mut self.state.lock().waiting).into_iter().for_each(|waiting| leak(waiting.item));
     }
 
-    fn is_closing(&self) -> bool {
-        self.state.lock().closing
-    }
-
     fn is_empty(&self) -> bool {
         self.state.lock().waiting.is_empty()
     }
 
-    /// Blocks until there may be something to do; returns what can be given back now, and whether nothing is left to
-    /// come but what others still hold. What would make others wait is given back when all is `quiet`.
-    fn next(
-        &self,
-        patience: Duration,
-        lost: bool,
-        quiet: impl FnOnce(&State) -> bool,
-    ) -> (Vec<Retired>, bool) {
+    /// Blocks until there may be something to do; returns what can be given back now. What would make others wait is given
+    /// back when all is `quiet`.
+    fn next(&self, patience: Duration, lost: bool, quiet: impl FnOnce(&State) -> bool) -> Ready {
         let mut state = self.state.lock();
         if state.waiting.is_empty() && !state.closing {
             self.bell.wait(&mut state);
@@ -148,13 +149,14 @@ impl Retirement {
             state = self.state.lock();
         }
         let kept = state.waiting.iter().filter_map(|waiting| waiting.item.stalls());
-        let may_stall = quiet(&state) || kept.sum::<usize>() > PATIENTLY;
+        let forced = kept.sum::<usize>() > PATIENTLY;
+        let may_stall = quiet(&state) || forced;
         let passed = |waiting: &mut Waiting| {
             let in_time = may_stall || waiting.item.stalls().is_none();
             in_time && waiting.marks.iter().all(|(queue, seq)| queue.completed() >= *seq)
         };
-        let ready: Vec<Retired> = state.waiting.extract_if(.., passed).map(|waiting| waiting.item).collect();
-        (ready, state.closing && state.waiting.is_empty())
+        let items = state.waiting.extract_if(.., passed).map(|waiting| waiting.item).collect();
+        Ready { items, forced, closing: state.closing, last: state.closing && state.waiting.is_empty() }
     }
 }
 
@@ -165,14 +167,13 @@ pub(crate) fn run(machine: Arc<Machine>) {
     let (mut patience, mut quiet) = (SOON, Quiet::new());
     loop {
         let lost = machine.poison.is_set();
-        let (ready, closing) =
-            machine.resident.retirement.next(patience, lost, |state| quiet.lasts(&machine, state));
-        let found = ready.len();
-        let later = give_back(&machine, ready);
+        let ready = machine.resident.retirement.next(patience, lost, |state| quiet.lasts(&machine, state));
+        let (found, last) = (ready.items.len(), ready.last);
+        let later = give_back(&machine, ready, &quiet);
         patience = if later.len() == found { (patience * 2).min(LATE) } else { SOON };
         machine.resident.retirement.put_back(later);
         // What was given back may have been the last hold on something that now waits itself.
-        let done = closing && machine.resident.retirement.is_empty();
+        let done = last && machine.resident.retirement.is_empty();
         // This thread's reference and the watch's: kernels and buffers that outlive the device hold others.
         if done && (lost || (Arc::strong_count(&machine) <= 2 && machine.resident.is_idle())) {
             break;
@@ -206,6 +207,11 @@ impl Quiet {
         }
         if state.closing { machine.resident.is_idle() } else { self.since.elapsed() >= LONG }
     }
+
+    /// Whether nobody has asked for anything since.
+    fn still_lasts(&self, machine: &Machine) -> bool {
+        self.submitted.is_some() && machine.resident.at_rest() == self.submitted
+    }
 }
 
 /// A lost device never passes anything: what it may still touch stays what it is.
@@ -221,20 +227,28 @@ fn leak(item: Retired) {
 }
 
 /// Gives back what the device is past; returns what must wait for others.
-fn give_back(machine: &Machine, ready: Vec<Retired>) -> Vec<Retired> {
-    if ready.is_empty() {
-        return ready;
+fn give_back(machine: &Machine, ready: Ready, quiet: &Quiet) -> Vec<Retired> {
+    if ready.items.is_empty() {
+        return ready.items;
     }
     let _hold = exit::hold();
     let Ok(_relaxed) = machine.context.relaxed() else {
-        ready.into_iter().for_each(leak);
+        ready.items.into_iter().for_each(leak);
         return Vec::new();
     };
-    let closing = machine.resident.retirement.is_closing();
-    let is_left = |item: &Retired| closing && item.stalls().is_some();
-    let (left, ready): (Vec<_>, Vec<_>) = ready.into_iter().partition(is_left);
-    part_with(machine, left);
-    ready.into_iter().filter_map(|item| release(machine, item)).collect()
+    let (stalling, rest): (Vec<_>, Vec<_>) =
+        ready.items.into_iter().partition(|item| item.stalls().is_some());
+    let mut later: Vec<_> = rest.into_iter().filter_map(|item| release(machine, item)).collect();
+    if ready.closing {
+        part_with(machine, stalling);
+        return later;
+    }
+    for item in stalling {
+        // Who comes back while there is much to give back waits for one thing at most.
+        let now = ready.forced || quiet.still_lasts(machine);
+        later.extend(if now { release(machine, item) } else { Some(item) });
+    }
+    later
 }
 
 /// Gives back what makes everybody wait, of a device that is gone; the context is bound.
@@ -311,7 +325,7 @@ mod tests {
         let retirement = Retirement::default();
         retirement.add(Retired::Memory(256), SmallVec::new());
         retirement.add(Retired::Module(std::ptr::null_mut()), SmallVec::new());
-        let ready = |quiet: bool| retirement.next(Duration::ZERO, false, |_| quiet).0;
+        let ready = |quiet: bool| retirement.next(Duration::ZERO, false, |_| quiet).items;
         assert!(matches!(ready(false)[..], [Retired::Memory(256)]));
         assert!(ready(false).is_empty());
         assert!(matches!(ready(true)[..], [Retired::Module(_)]));
@@ -321,7 +335,7 @@ mod tests {
     #[test]
     fn many_that_wait_for_quiet_are_taken_without_it() {
         let retirement = Retirement::default();
-        let ready = || retirement.next(Duration::ZERO, false, |_| false).0.len();
+        let ready = || retirement.next(Duration::ZERO, false, |_| false).items.len();
         let most = PATIENTLY / MODULE;
         (0..most).for_each(|_| retirement.add(Retired::Module(std::ptr::null_mut()), SmallVec::new()));
         assert_eq!(ready(), 0);
