@@ -8,6 +8,7 @@ use std::mem::ManuallyDrop;
 use bytemuck::Pod;
 use cudarc::driver::{CudaFunction, CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 
+use crate::backend::cuda::beside::holding_up;
 use crate::backend::cuda::code::CudaCode;
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::guest::captures;
@@ -149,6 +150,7 @@ fn take<T: Pod>(route: &mut Route<'_, Cuda>, slice: &mut CudaSlice<T>) -> Outcom
     let theirs = slice.stream().clone();
     let mark = guest::join(route, |backend, queue, seq| {
         let queue = &queue.shared;
+        let _holding = holding_up();
         backend.machine.follow(queue, TAKE, &theirs)?;
         for event in events.into_iter().flatten() {
             // In no capture, as `uses` found, and nobody else can record it.

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use crate::backend::cuda::context::Context;
@@ -26,8 +26,23 @@ type Queues = SmallVec<[Arc<Shared>; 8]>;
 /// All of the process.
 static ALL: Mutex<Vec<Weak<Resident>>> = Mutex::new(Vec::new());
 
+/// Held, with others, while something is enqueued that may hold a stream up for as long as it likes; alone by who is about to
+/// make everybody wait, and has seen that nothing does.
+static HOLD_UP: RwLock<()> = RwLock::new(());
+
 /// Held by who comes, and by who gives back what makes everybody wait: who comes is there to be left it, or comes after it.
 static DOOR: Mutex<()> = Mutex::new(());
+
+/// While it lives, nobody makes everybody wait: for who enqueues a call of the user's, or a wait for somebody else's stream,
+/// until that is counted as submitted.
+pub(crate) fn holding_up() -> RwLockReadGuard<'static, ()> {
+    HOLD_UP.read()
+}
+
+/// While it lives, no stream is held up that was not before.
+pub(crate) fn nobody_holds_up() -> RwLockWriteGuard<'static, ()> {
+    HOLD_UP.write()
+}
 
 impl Resident {
     pub(crate) fn new(context: &Context, poison: &Arc<Poison>) -> Arc<Self> {

@@ -7,6 +7,7 @@ use std::hint::cold_path;
 use std::sync::Arc;
 
 use crate::backend::command::{Work, fits};
+use crate::backend::cuda::beside::holding_up;
 use crate::backend::cuda::code::{Function, Params};
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::fill::{Step, THREADS};
@@ -32,6 +33,7 @@ pub(crate) fn submit(
 ) -> Result<(), Fault> {
     let CudaQueue { shared, machine, .. } = queue;
     let _bound = machine.context.bind()?;
+    let _holding = calls_the_host(command).then(holding_up);
     let logs = machine.late.is_pending() || late::may_fail(command.view());
     match admit(machine, command.view(), logs) {
         Err(cause) => {
@@ -50,6 +52,15 @@ pub(crate) fn submit(
     }
     shared.submit(machine, seq);
     Ok(())
+}
+
+/// Whether it may hold its stream up for as long as the user likes.
+fn calls_the_host(command: &Command<Cuda>) -> bool {
+    match &command.job.0 {
+        Work::HostCall { .. } => true,
+        Work::Raw { section } => section.calls(),
+        _ => false,
+    }
 }
 
 /// Launches on clean bytes; returns what kept it from being enqueued.

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use static_assertions::assert_impl_all;
 
 use crate::backend::command::{Work, fits};
+use crate::backend::cuda::beside::holding_up;
 use crate::backend::cuda::callback::{Node, Replay, Replays};
 use crate::backend::cuda::code::{Function, Params};
 use crate::backend::cuda::context::check;
@@ -114,6 +115,7 @@ impl CudaExec {
     ) -> Result<(), Fault> {
         let CudaQueue { shared, machine, .. } = queue;
         let _bound = machine.context.bind()?;
+        let _holding = self.calls_the_host().then(holding_up);
         let mark = Mark { slot: shared.index, seq };
         let (skipped, admission) = if machine.late.is_pending() || self.failing_calls > 0 {
             let decide = || self.decide(mark, reports);
@@ -143,7 +145,7 @@ impl CudaExec {
     fn launch(&self, queue: &CudaQueue, replay: impl FnOnce(&Arc<Shared>) -> Replay) -> Result<(), Fault> {
         let Some(exec) = &self.exec else { return Ok(()) };
         let shared = &queue.shared;
-        if self.sections_call || self.replays.is_some() {
+        if self.calls_the_host() {
             // A callback may wait for its user, who may wait for what comes before it.
             shared.publish()?;
         }
@@ -154,6 +156,11 @@ impl CudaExec {
         // pinned by the graph, and that nothing else uses it at the same time is the core's order.
         let code = unsafe { sys::cuGraphLaunch(exec.0, shared.stream()) };
         check(Call::Replay, code).inspect_err(|_| self.replays.iter().for_each(|replays| replays.take_back()))
+    }
+
+    /// Whether it may hold its stream up for as long as the user likes.
+    fn calls_the_host(&self) -> bool {
+        self.sections_call || self.replays.is_some()
     }
 
     /// Remembers, in the place of a replay, that nothing was written.

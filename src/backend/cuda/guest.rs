@@ -7,6 +7,7 @@
 
 use cudarc::driver::CudaStream;
 
+use crate::backend::cuda::beside::holding_up;
 use crate::backend::cuda::context::check;
 use crate::backend::cuda::event::Purpose;
 use crate::backend::cuda::queue::{CudaQueue, Shared};
@@ -30,6 +31,7 @@ impl sealed::Guest for Cuda {
         theirs: &CudaStream,
     ) -> Outcome<()> {
         let _bound = bind(&self.machine)?;
+        let _holding = holding_up();
         self.machine.follow(&queue.shared, operation, theirs)?;
         queue.shared.submit(&self.machine, seq);
         Ok(())

@@ -5,7 +5,7 @@
 //! and events. Nothing here waits under a lock of the core's, but where the driver itself does.
 
 pub(crate) mod adopt;
-mod beside;
+pub(crate) mod beside;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod cache;
 pub(crate) mod callback;

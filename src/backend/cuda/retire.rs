@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::backend::cuda::Machine;
 use crate::backend::cuda::adopt::Lent;
+use crate::backend::cuda::beside::nobody_holds_up;
 use crate::backend::cuda::callback::Node;
 use crate::backend::cuda::guest::captures;
 use crate::backend::cuda::pinned::{Block, CudaPinned};
@@ -244,7 +245,8 @@ fn give_back(machine: &Machine, ready: Ready, quiet: &Quiet) -> Vec<Retired> {
         return later;
     }
     for item in stalling {
-        // Who comes back while there is much to give back waits for one thing at most.
+        // Who comes back while there is much to give back waits for one thing at most, and that one for no user's call.
+        let _alone = (!ready.forced).then(nobody_holds_up);
         let now = ready.forced || quiet.still_lasts(machine);
         later.extend(if now { release(machine, item) } else { Some(item) });
     }
