@@ -81,12 +81,12 @@ use watch::Watch;
 ///
 /// # Calls that wait for the device
 ///
-/// The driver makes a few calls wait until all work in its context is done, and keeps other threads from it meanwhile. Here
-/// these are the opening of a device, the loading of a kernel and, now and then, the end of a recording or a raw section
-/// that is executed: the driver has room for executable graphs, and takes more when that is used up. Seen with driver 580
-/// on an H200: once for every 43 small graphs that are alive at the same time, and when a graph is wider than any before
-/// it; never where dropped graphs make room for new ones. A [host call](crate::Enqueue::host_call) that waits for a thread
-/// must not wait for one that makes such a call.
+/// The driver makes a few calls wait until all work in its context is done, and keeps other threads from launches, copies
+/// and most else meanwhile. Here these are the opening of a device, the loading of a kernel and, now and then, the end of
+/// a recording or a raw section that is executed: the driver has room for executable graphs, and takes more when that is
+/// used up. Seen with driver 580 on an H200: once for every 43 small graphs that are alive at the same time, and when a
+/// graph is wider than any before it; never where dropped graphs make room for new ones. A
+/// [host call](crate::Enqueue::host_call) that waits for a thread must not wait for one that makes such a call.
 ///
 /// Launches, replays, transfers, allocations and drops do not wait like this. What the driver would have everybody wait
 /// for, such as the unloading of a dropped kernel, is done when nobody has used a device of the context for a while; else
