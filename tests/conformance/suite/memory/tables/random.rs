@@ -250,29 +250,27 @@ impl<'d> Machine<'d> {
 /// Any table that is mixed up, stale, uploaded too late, given away too early or kept for ever.
 #[test]
 fn random_programs_see_the_tables_that_they_brought() {
-    beside_gates(|| {
-        let config = Config {
-            cases: 300,
-            rng_seed: RngSeed::Fixed(1),
-            rng_algorithm: RngAlgorithm::XorShift,
-            failure_persistence: None,
-            ..Config::default()
-        };
-        let Some((device, pace)) = subject::paced(DeviceOptions::new().max_streams(2)) else { return };
-        let (k, pace, read) = (spread(&device), RefCell::new(pace), AtomicUsize::new(0));
-        TestRunner::new(config)
-            .run(&vec(line(), 1..60), |lines| {
-                // What waits for a gate takes long: nobody looks for a shorter program that does.
-                if is_overdue() {
-                    return Ok(());
-                }
-                let mut pace = pace.borrow_mut();
-                let mut machine = Machine::new(&device, &mut pace, &k);
-                lines.iter().for_each(|line| machine.run(line));
-                read.fetch_add(machine.finish(), Ordering::Relaxed);
-                Ok(())
-            })
-            .unwrap();
-        assert!(read.into_inner() >= 1000, "hardly anything was compared");
-    });
+    let config = Config {
+        cases: 300,
+        rng_seed: RngSeed::Fixed(1),
+        rng_algorithm: RngAlgorithm::XorShift,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let Some((device, pace)) = subject::paced(DeviceOptions::new().max_streams(2)) else { return };
+    let (k, pace, read) = (spread(&device), RefCell::new(pace), AtomicUsize::new(0));
+    TestRunner::new(config)
+        .run(&vec(line(), 1..60), |lines| {
+            // What waits for a gate takes long: nobody looks for a shorter program that does.
+            if is_overdue() {
+                return Ok(());
+            }
+            let mut pace = pace.borrow_mut();
+            let mut machine = Machine::new(&device, &mut pace, &k);
+            lines.iter().for_each(|line| machine.run(line));
+            read.fetch_add(machine.finish(), Ordering::Relaxed);
+            Ok(())
+        })
+        .unwrap();
+    assert!(read.into_inner() >= 1000, "hardly anything was compared");
 }
