@@ -53,7 +53,7 @@ pub const INDIRECT: bool = false;
 /// Whether a kernel may have scalars of every size, and elements of every kind of number.
 pub const NUMBERS_OF_EVERY_SIZE: bool = true;
 
-/// How often a test that holds a stream up is tried, if a call waited for that stream, for a driver that makes room for graphs of its own.
+/// How often a test that makes graphs while a stream is held up is tried: the driver may make room for them, and wait.
 pub const ATTEMPTS: usize = 3;
 
 /// How many operations of one stream a test may hold up: a driver takes about 1000, and then its caller waits.

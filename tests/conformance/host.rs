@@ -100,7 +100,7 @@ pub fn counter(device: &Device<Subject>) -> impl Fn() -> Option<u64> + Send + 's
     move || Some(Call::ALL.into_iter().filter(at_once).map(|call| faults.count(call)).sum())
 }
 
-/// How often a test that holds a stream up is tried, if a call waited for that stream.
+/// How often a test that makes graphs while a stream is held up is tried: none of that may wait.
 pub const ATTEMPTS: usize = 1;
 
 /// How many operations of one stream a test may hold up.

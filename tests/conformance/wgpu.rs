@@ -53,7 +53,7 @@ pub const NUMBERS_OF_EVERY_SIZE: bool = false;
 /// Forgets something of a device, which then stays for ever.
 pub use std::mem::forget;
 
-/// How often a test that holds a stream up is tried, if a call waited for that stream.
+/// How often a test that makes graphs while a stream is held up is tried: none of that may wait.
 pub const ATTEMPTS: usize = 1;
 
 /// How many operations of one stream a test may hold up.

@@ -14,8 +14,8 @@ use dacapo::{Backend, Enqueue};
 /// Holds a stream up until it is opened, or dropped.
 ///
 /// A backend may make the calls of all streams on one thread: a test closes no second gate before it opened the first. And
-/// while one is closed, a driver may wait for it to load code: a test does not. One that makes, launches or drops graphs
-/// meanwhile runs [`beside_gates`].
+/// while one is closed, a driver may wait for it to load code: a test does not. One that makes graphs meanwhile runs
+/// [`beside_gates`].
 ///
 /// If it stays closed for too long it opens by itself, so that a call that waits for what comes after it cannot hang, and
 /// the test fails.
@@ -44,11 +44,16 @@ impl Gate {
         Gate { open: Some(open), opened_by_itself }
     }
 
-    #[track_caller]
-    pub fn open(mut self) {
+    /// Opens it; returns whether it was closed until now.
+    pub fn open_in_time(mut self) -> bool {
         drop(self.open.take());
+        !self.opened_by_itself.load(Ordering::Relaxed)
+    }
+
+    #[track_caller]
+    pub fn open(self) {
         assert!(
-            !self.opened_by_itself.load(Ordering::Relaxed),
+            self.open_in_time(),
             "a call waited for what is behind the gate, which opened by itself in the end"
         );
     }
@@ -67,8 +72,10 @@ pub fn is_overdue() -> bool {
     OVERDUE.get()
 }
 
-/// Runs a test, up to so many times as long as one of its gates opens by itself: a call that waits for the gate of itself
-/// does so each time, and one in which a driver makes room does not.
+/// Runs a test that makes graphs while a gate is closed, up to so many times as long as one of its gates opens by itself.
+///
+/// Now and then a driver makes room for graphs, and waits for that until the device does nothing: where one does, a test has
+/// more than one attempt. A call that waits of itself does so in each.
 pub fn beside_gates(attempts: usize, test: impl Fn()) {
     for attempt in 1.. {
         OVERDUE.set(false);

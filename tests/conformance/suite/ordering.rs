@@ -239,7 +239,7 @@ fn a_replay_waits_for_uses_of_its_members_and_for_conflicting_graphs_and_for_not
 /// The graph was made after the use, so the use noted nothing in it: `end` must take it over.
 #[test]
 fn a_use_before_end_on_another_stream_is_waited_for_by_the_first_replay() {
-    beside_gates(|| {
+    beside_gates(subject::ATTEMPTS, || {
         let Some((device, k)) = working(2) else { return };
         let (mut a, mut b) = (device.stream().unwrap(), device.stream().unwrap());
         let mut x = ready(&mut a, 0.0);

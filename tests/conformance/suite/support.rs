@@ -22,7 +22,8 @@ pub use dacapo::{
     Enqueue, Grid, In, InOut, Len, NoCapture, Out, Prepared, Program, Recording, Slice, SliceMut, Touches,
     Uniform,
 };
-pub use gate::{Gate, is_overdue};
+#[allow(unused_imports, reason = "who has no gates")]
+pub use gate::{Gate, beside_gates, is_overdue};
 
 pub type AnyStream = dacapo::AnyStream<Subject>;
 pub type Buffer<T> = dacapo::Buffer<T, Subject>;
@@ -118,14 +119,6 @@ pub fn assert_usable(stream: &mut Stream, k: &Kernels) {
 /// Per node, the nodes that it directly follows.
 pub fn after(graph: &Graph) -> Vec<Vec<usize>> {
     (0..graph.nodes()).map(|n| graph.node(n).unwrap().after).collect()
-}
-
-/// Runs a test that makes, launches or drops graphs while a gate is closed.
-///
-/// Now and then a driver makes room for graphs of its own, and waits for that until the device does nothing: where one does,
-/// a test has more than one attempt.
-pub fn beside_gates(test: impl Fn()) {
-    gate::beside_gates(subject::ATTEMPTS, test);
 }
 
 /// An operation that was to write `buffer`, and fails after its call returned.

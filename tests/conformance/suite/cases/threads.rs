@@ -166,7 +166,7 @@ fn thr_03_a_recording_ends_and_its_graph_replays_on_another_thread() {
 /// produced yet, and results are used before they are there.
 #[test]
 fn str_02_inputs_outputs_and_warm_up_on_different_streams_are_as_if_run_serially() {
-    beside_gates(|| {
+    beside_gates(subject::ATTEMPTS, || {
         let Some((device, k)) = working(2) else { return };
         let (mut n, mut s) = (device.stream().unwrap(), device.stream().unwrap());
         let mut input = n.alloc::<f32>(LEN).unwrap();

@@ -117,7 +117,7 @@ fn replays_on_other_streams_follow_each_other_and_the_work_between() {
 /// The driver's own way of destroying a graph blocks until its replay ends.
 #[test]
 fn a_graph_is_dropped_in_flight_without_waiting_and_its_replay_ends() {
-    beside_gates(|| {
+    beside_gates(subject::ATTEMPTS, || {
         let Some((device, k)) = working(4) else { return };
         let mut stream = device.stream().unwrap();
         let mut x = stream.alloc::<f32>(1000).unwrap();

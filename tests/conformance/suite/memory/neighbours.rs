@@ -34,7 +34,7 @@ fn pages_go_back_while_another_stream_is_held_up() {
 
 #[test]
 fn pinned_memory_and_graphs_go_while_another_stream_is_held_up() {
-    beside_gates(|| {
+    beside_gates(subject::ATTEMPTS, || {
         let Some((device, k)) = working(2) else { return };
         let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
         let mut y = s.alloc::<f32>(LEN).unwrap();

@@ -262,7 +262,7 @@ fn e40_a_replay_calls_the_driver_as_often_for_a_thousand_buffers_as_for_one() {
 /// A drop that waits for the stream stalls the thread that only wanted to be rid of the graph. Here it would never end.
 #[test]
 fn e41_dropping_a_graph_with_work_in_flight_does_not_wait_and_neither_does_the_end_of_a_capture() {
-    beside_gates(|| {
+    beside_gates(subject::ATTEMPTS, || {
         let Some(device) = device(1) else { return };
         let k = Kernels::<u32>::load(&device);
         let mut s = device.stream().unwrap();

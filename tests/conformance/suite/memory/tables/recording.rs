@@ -101,7 +101,7 @@ fn windows_of_one_slot_do_not_mix_their_tables() {
 /// A replay on a slot of its own, before the constants got there.
 #[test]
 fn a_replay_on_another_slot_waits_for_the_upload() {
-    beside_gates(|| {
+    beside_gates(subject::ATTEMPTS, || {
         let Some(device) = device(2) else { return };
         let k = spread(&device);
         let (mut one, mut other) = (device.stream().unwrap(), device.stream().unwrap());
@@ -126,7 +126,7 @@ fn a_replay_on_another_slot_waits_for_the_upload() {
 /// A queue that is full would make `end` wait for work that may be waiting for this thread.
 #[test]
 fn the_upload_of_the_end_does_not_wait_for_room() {
-    beside_gates(|| {
+    beside_gates(subject::ATTEMPTS, || {
         let options = subject::in_flight(DeviceOptions::new().max_streams(1), subject::LEAST_IN_FLIGHT);
         let Some(device) = open(options) else { return };
         let (mut stream, k) = (device.stream().unwrap(), spread(&device));
