@@ -39,9 +39,10 @@ pub(crate) fn holding_up() -> RwLockReadGuard<'static, ()> {
     HOLD_UP.read()
 }
 
-/// While it lives, no stream is held up that was not before.
-pub(crate) fn nobody_holds_up() -> RwLockWriteGuard<'static, ()> {
-    HOLD_UP.write()
+/// While it lives, no stream is held up that was not before; none while somebody is about to hold one up. Never queues: who
+/// comes to hold up a stream may be who lets another one go on.
+pub(crate) fn nobody_holds_up() -> Option<RwLockWriteGuard<'static, ()>> {
+    HOLD_UP.try_write()
 }
 
 impl Resident {

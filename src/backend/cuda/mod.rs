@@ -6,6 +6,7 @@
 
 pub(crate) mod adopt;
 pub(crate) mod beside;
+pub(crate) mod builder;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod cache;
 pub(crate) mod callback;

@@ -246,8 +246,8 @@ fn give_back(machine: &Machine, ready: Ready, quiet: &Quiet) -> Vec<Retired> {
     }
     for item in stalling {
         // Who comes back while there is much to give back waits for one thing at most, and that one for no user's call.
-        let _alone = (!ready.forced).then(nobody_holds_up);
-        let now = ready.forced || quiet.still_lasts(machine);
+        let alone = if ready.forced { None } else { nobody_holds_up() };
+        let now = ready.forced || (alone.is_some() && quiet.still_lasts(machine));
         later.extend(if now { release(machine, item) } else { Some(item) });
     }
     later
