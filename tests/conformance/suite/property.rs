@@ -2,8 +2,8 @@
 //!
 //! A program interleaves streams, phases, buffers, graphs, drops, faults, steps and hold-ups. The interpreter runs the same
 //! operations one after the other on one memory, which is what the library promises in effect. A program that differs
-//! is shrunk and printed line by line. `DACAPO_PROPTEST_CASES` asks for more programs than usual, and
-//! `DACAPO_PROPTEST_SEED` for others.
+//! is shrunk and printed line by line. `DACAPO_PROPTEST_CASES` asks for more programs than usual, or for fewer where a
+//! checker makes each of them slow, here and of the random graphs and tables; `DACAPO_PROPTEST_SEED` asks for others.
 
 mod book;
 pub mod driver;
@@ -50,13 +50,17 @@ fn from_env(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
-/// Runs `cases` programs or more, which come to `operations` or more, unless there is no device.
-pub fn check(mode: Mode, cases: u32, operations: usize) {
+/// How many random programs a test runs: as many as usual, or as many as somebody asks for.
+pub fn cases(usual: u32) -> u32 {
+    from_env("DACAPO_PROPTEST_CASES").map_or(usual, |asked| asked.max(1) as u32)
+}
+
+/// Runs the `usual` number of programs or more, which come to `operations` or more, unless there is no device.
+pub fn check(mode: Mode, usual: u32, operations: usize) {
     let Some(bench) = Bench::open(mode) else { return };
-    let cases = from_env("DACAPO_PROPTEST_CASES").map_or(cases, |asked| asked.max(1) as u32);
     let seed = from_env("DACAPO_PROPTEST_SEED").unwrap_or(1);
     let config = Config {
-        cases,
+        cases: cases(usual),
         rng_seed: RngSeed::Fixed(seed),
         // Enough for this, and several times as fast in a debug build.
         rng_algorithm: RngAlgorithm::XorShift,

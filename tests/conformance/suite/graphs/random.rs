@@ -5,6 +5,7 @@ use dacapo::Order;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof};
 use proptest::test_runner::TestRunner;
 
+use super::super::property::cases;
 use super::support::{
     Buffer, CaptureOptions, Device, DeviceOptions, Enqueue, Grid, Len, Subject, Work, open, subject,
 };
@@ -238,7 +239,7 @@ fn left_by(device: &Device, k: &Kernels, program: &[Call], way: Way) -> Left {
 fn planned_unplanned_and_sequential_replays_leave_what_eager_execution_leaves() {
     let Some(device) = open(subject::side_by_side(DeviceOptions::new().max_streams(2))) else { return };
     let k = Kernels::load(&device);
-    let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: cases(150), failure_persistence: None, ..ProptestConfig::default() };
     let leaves_the_same = |program: Vec<Call>| {
         let (eager, own) = left_by(&device, &k, &program, Way::Eager);
         for order in [Order::DataFlow, Order::Sequential] {
