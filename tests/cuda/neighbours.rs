@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, sys};
 use dacapo::cuda::Cuda;
@@ -60,7 +61,8 @@ macro_rules! beside {
     };
 }
 
-/// Holds a stream of theirs up until it is opened, or dropped.
+/// Holds a stream of theirs up until it is opened, or dropped; not for ever, so that a call that waits for it cannot hang,
+/// and its test fails.
 pub struct TheirGate(#[allow(dead_code, reason = "its drop is what opens the gate")] Sender<()>);
 
 impl TheirGate {
@@ -81,7 +83,7 @@ impl TheirGate {
 unsafe extern "C" fn wait(receiver: *mut c_void) {
     // SAFETY: by the contract of this function.
     let receiver = unsafe { Box::from_raw(receiver.cast::<Receiver<()>>()) };
-    let _ = receiver.recv();
+    let _ = receiver.recv_timeout(Duration::from_secs(10));
 }
 
 /// Sets every element, on `stream`, in the way of `cudarc`.
