@@ -1,6 +1,7 @@
 //! What a host callback may do: call us, drop what is ours, own the last of it. It neither waits for itself nor reaches
 //! a driver, which on some devices would hang in there.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -291,6 +292,40 @@ fn a_callback_that_is_not_recorded_may_evict_the_window_when_it_is_dropped() {
     assert!(matches!(error, Error::Doomed { .. }), "{error}");
     let (mut s, error) = recording.end().unwrap_err().into_parts();
     assert!(matches!(error, Error::Evicted { .. }), "{error}");
+    assert_usable(&mut s, &k);
+}
+
+/// A window that stays on the records when the drop of a recorded value panics is open for ever: nobody can evict it, and who
+/// waits until nothing records waits for it.
+#[test]
+fn a_window_closes_also_where_the_drop_of_what_it_recorded_panics() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("a value that panics when it is dropped");
+        }
+    }
+    let Some((device, k)) = working(2) else { return };
+    let record = |work: &mut dyn FnMut(Box<dyn FnMut() + Send>) -> dacapo::Result<()>| {
+        let panics = Panics;
+        work(Box::new(move || _ = &panics)).unwrap();
+    };
+    let ways: [fn(Stream<Recording>); 2] = [|recording| drop(recording), |recording| drop(recording.abort())];
+    for end in ways {
+        let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
+        record(&mut |call| recording.host_call(call));
+        assert!(catch_unwind(AssertUnwindSafe(|| end(recording))).is_err());
+        assert!(!device.captures().any_active(), "{:?}", device.captures().windows());
+    }
+    let mut s = device.stream().unwrap();
+    let step = catch_unwind(AssertUnwindSafe(|| {
+        s.record(|w| {
+            record(&mut |call| w.host_call(call));
+            Err::<(), _>(Error::step("the step fails"))
+        })
+    }));
+    assert!(step.is_err());
+    assert!(!device.captures().any_active(), "{:?}", device.captures().windows());
     assert_usable(&mut s, &k);
 }
 
