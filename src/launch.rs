@@ -199,6 +199,8 @@ impl<B: Backend> Launch<'_, B> {
             }
         }
         step.problem = step.problem.or_else(|| Some(Box::new(device.poison.absorb(refusal?))));
-        step.submit(by, command)
+        let problem = step.submit(by, command);
+        command.clear();
+        problem
     }
 }

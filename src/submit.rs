@@ -81,7 +81,12 @@ impl<'a, B: Backend> Route<'a, B> {
         problem: Problem,
     ) -> Result<Option<Mark>> {
         match self.window {
-            Some(guard) => self.record(guard, operation, uses, kind, || job, problem).map(|()| None),
+            // Lent, so that what is not recorded, which may be the user's, goes under no lock of the window's.
+            Some(guard) => {
+                let mut job = job;
+                let taken = || std::mem::replace(&mut job, Job(Work::Copy));
+                self.record(guard, operation, uses, kind, taken, problem).map(|()| None)
+            }
             None => self.execute(operation, uses, job, problem).map(Some),
         }
     }
@@ -207,7 +212,12 @@ impl<B: Backend> Sender<'_, B> {
     ) -> Result<Mark> {
         let Sender { device, slot, by, last } = self;
         let mut lane = enter(device, device.slot(slot), slot, uses);
-        device.poison.check().inspect_err(|_| command.clear())?;
+        if let Err(lost) = device.poison.check() {
+            cold_path();
+            drop(lane);
+            command.clear();
+            return Err(lost);
+        }
         let mark = Mark { slot, seq: lane.seq + 1 };
         let mut step = Step { device, mark, waits: Marks::default(), problem };
         step.resolve(operation, uses, |used, contents| command.args.push(used, contents));
@@ -219,6 +229,8 @@ impl<B: Backend> Sender<'_, B> {
         let kept = kept.filter(|_| failed.is_none());
         let passed = kept.map(|kept| drops::keep(device, slot, &mut lane, mark.seq, kept));
         drop(lane);
+        // Not before: a callback that is not to be called is the user's, and what it owns may be a graph, whose drop takes locks.
+        command.clear();
         if let Some(passed) = passed {
             passed.let_go(&device.staging);
         }
@@ -325,7 +337,7 @@ impl<B: Backend> Step<'_, B> {
         }
     }
 
-    /// Enqueues the command, or that it failed; returns the failure.
+    /// Enqueues the command, or that it failed; returns the failure. What is left of the command is to be let go of.
     #[inline]
     pub(crate) fn submit(self, by: &Submitter, command: &mut Command<B>) -> Problem {
         let Step { device, mark: Mark { slot, seq }, problem, .. } = self;
@@ -335,13 +347,9 @@ impl<B: Backend> Step<'_, B> {
             cold_path();
             Some(Box::new(device.poison.absorb(fault)))
         });
-        match &problem {
-            Some(error) => {
-                cold_path();
-                let command = std::mem::replace(command, Command::taken());
-                device.backend.submit_failure(queue, seq, command, root_of(error));
-            }
-            None => command.clear(),
+        if let Some(error) = &problem {
+            cold_path();
+            device.backend.submit_failure(queue, seq, command, root_of(error));
         }
         problem
     }
@@ -456,7 +464,8 @@ fn stamp<B: Backend>(
         enqueued.map_err(|fault| device.poison.absorb(fault))
     });
     if let Err(error) = &outcome {
-        device.backend.submit_failure(&of.queue, mark.seq, command, root_of(error));
+        device.backend.submit_failure(&of.queue, mark.seq, &mut command, root_of(error));
     }
+    of.spares.give(command.args);
     outcome
 }

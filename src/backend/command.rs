@@ -267,8 +267,9 @@ impl<B: Driver> Command<B> {
     /// Lets go of what it is made of, and keeps the room of its arguments for another one.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.job = Job(Work::Copy);
         self.args.clear();
+        // Last: a callback's values are the user's, whose drop may panic, and the next operation finds no argument of this one.
+        self.job = Job(Work::Copy);
     }
 
     /// What is left in place of a command that a backend took.

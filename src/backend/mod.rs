@@ -137,8 +137,14 @@ pub(crate) mod sealed {
             Some(Fault::new(Call::Launch, Severity::Call, "a launch without its command"))
         }
         /// Enqueues, as the `seq`-th operation, that what `command` was to write was not written. Never fails: it
-        /// is how a failure is remembered.
-        fn submit_failure(&self, queue: &Self::Queue, seq: u64, command: Command<Self>, cause: Arc<Error>);
+        /// is how a failure is remembered. What it leaves of the command is let go of by whoever calls, under no lock.
+        fn submit_failure(
+            &self,
+            queue: &Self::Queue,
+            seq: u64,
+            command: &mut Command<Self>,
+            cause: Arc<Error>,
+        );
 
         /// Turns a recording into what can be replayed. `commands` are in the order of recording, `dag` their edges; the
         /// graph has them as well.

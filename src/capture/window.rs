@@ -158,10 +158,12 @@ impl<B: Backend> WindowGuard<B> {
         if let Some(recorder) = &mut recorder {
             let doom = recorder.doom.take();
             let ended = || Arc::new(Error::Abandoned { window: self.window.id, how });
-            recorder.kill(&doom.unwrap_or_else(ended));
+            recorder.condemn(&doom.unwrap_or_else(ended));
             self.device.backend.abandon(self.window.id.stream());
         }
         retire(&self.device, &self.window);
+        // Last: with the recording go the user's callbacks, whose drops may panic, and the window is closed all the same.
+        recorder.iter_mut().for_each(|recorder| recorder.clear());
         recorder
     }
 

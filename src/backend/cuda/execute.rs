@@ -112,10 +112,9 @@ fn settle(command: CommandRef<'_, Cuda>) {
 }
 
 /// Remembers that a command failed, in the place of the `seq`-th operation.
-pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: Command<Cuda>, cause: &Arc<Error>) {
-    let CudaQueue { shared, spares, machine } = queue;
-    outcome::fail(command.view(), cause);
-    spares.give(command.args);
+pub(crate) fn submit_failure(queue: &CudaQueue, seq: u64, command: CommandRef<'_, Cuda>, cause: &Arc<Error>) {
+    let CudaQueue { shared, machine, .. } = queue;
+    outcome::fail(command, cause);
     match machine.context.bind() {
         Ok(_bound) => shared.submit(machine, seq),
         Err(fault) => machine.lose(&fault),

@@ -311,8 +311,8 @@ impl Driver for Cuda {
         self.machine.limits
     }
 
-    fn queue(&self, index: u32, spares: Arc<Spares<Self>>) -> Result<CudaQueue, Fault> {
-        CudaQueue::new(&self.machine, index, spares)
+    fn queue(&self, index: u32, _spares: Arc<Spares<Self>>) -> Result<CudaQueue, Fault> {
+        CudaQueue::new(&self.machine, index)
     }
 
     fn allocate(&self, bytes: usize) -> Result<CudaMemory, Fault> {
@@ -423,8 +423,8 @@ impl Driver for Cuda {
         execute::launch_at_once(queue, seq, launch)
     }
 
-    fn submit_failure(&self, queue: &CudaQueue, seq: u64, command: Command<Self>, cause: Arc<Error>) {
-        execute::submit_failure(queue, seq, command, &cause);
+    fn submit_failure(&self, queue: &CudaQueue, seq: u64, command: &mut Command<Self>, cause: Arc<Error>) {
+        execute::submit_failure(queue, seq, command.view(), &cause);
     }
 
     fn seal(

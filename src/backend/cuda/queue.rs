@@ -11,19 +11,18 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use static_assertions::assert_impl_all;
 
+use crate::backend::cuda::Machine;
 use crate::backend::cuda::context::{Context, check};
 use crate::backend::cuda::event::{Event, Purpose};
 use crate::backend::cuda::ferry::Ferry;
 use crate::backend::cuda::landing::Landings;
 use crate::backend::cuda::retire::Retired;
 use crate::backend::cuda::sys;
-use crate::backend::cuda::{Cuda, Machine};
-use crate::backend::{Call, Fault, Spares};
+use crate::backend::{Call, Fault};
 
 /// A slot's queue. Dropping it waits for nothing: what it has in flight keeps what it needs.
 pub struct CudaQueue {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) spares: Arc<Spares<Cuda>>,
     pub(crate) machine: Arc<Machine>,
 }
 
@@ -77,10 +76,10 @@ const INTERVAL: u64 = 64;
 const PRECISE: u32 = 256;
 
 impl CudaQueue {
-    pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Cuda>>) -> Result<Self, Fault> {
+    pub(crate) fn new(machine: &Arc<Machine>, index: u32) -> Result<Self, Fault> {
         let shared = Arc::new(Shared::new(&machine.context, index)?);
         machine.resident.add(&shared);
-        Ok(CudaQueue { shared, spares, machine: machine.clone() })
+        Ok(CudaQueue { shared, machine: machine.clone() })
     }
 }
 

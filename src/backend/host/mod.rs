@@ -338,7 +338,8 @@ impl Driver for Host {
         Ok(())
     }
 
-    fn submit_failure(&self, queue: &HostQueue, seq: u64, command: Command<Self>, cause: Arc<Error>) {
+    fn submit_failure(&self, queue: &HostQueue, seq: u64, command: &mut Command<Self>, cause: Arc<Error>) {
+        let command = std::mem::replace(command, Command::taken());
         queue.push(Task::Fail { seq, command, cause });
     }
 

@@ -328,8 +328,8 @@ impl Driver for Wgpu {
         open::limits(&self.machine.opened)
     }
 
-    fn queue(&self, index: u32, spares: Arc<Spares<Self>>) -> Result<WgpuQueue, Fault> {
-        Ok(WgpuQueue::new(&self.machine, index, spares))
+    fn queue(&self, index: u32, _spares: Arc<Spares<Self>>) -> Result<WgpuQueue, Fault> {
+        Ok(WgpuQueue::new(&self.machine, index))
     }
 
     fn allocate(&self, bytes: usize) -> Result<WgpuMemory, Fault> {
@@ -401,7 +401,7 @@ impl Driver for Wgpu {
         queue.submit(seq, by, command)
     }
 
-    fn submit_failure(&self, queue: &WgpuQueue, seq: u64, command: Command<Self>, cause: Arc<Error>) {
+    fn submit_failure(&self, queue: &WgpuQueue, seq: u64, command: &mut Command<Self>, cause: Arc<Error>) {
         queue.submit_failure(seq, command, cause);
     }
 

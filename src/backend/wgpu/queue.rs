@@ -22,7 +22,7 @@ use crate::backend::wgpu::scratch::Scratch;
 use crate::backend::wgpu::stamp::Reading;
 use crate::backend::wgpu::steps::Steps;
 use crate::backend::wgpu::{Machine, Wgpu, worker};
-use crate::backend::{Command, Fault, Spares, Submitter};
+use crate::backend::{Command, Fault, Submitter};
 use crate::error::Error;
 use crate::failures::Reports;
 use crate::order::Mark;
@@ -32,7 +32,6 @@ use crate::readback::Readback;
 /// submission of this very slot. The watch thread submits what is left, and closes the slot.
 pub struct WgpuQueue {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) spares: Arc<Spares<Wgpu>>,
     pub(crate) machine: Arc<Machine>,
 }
 
@@ -114,7 +113,7 @@ pub(crate) enum When {
 const MOST_SUBMISSIONS: u32 = 64;
 
 impl WgpuQueue {
-    pub(crate) fn new(machine: &Arc<Machine>, index: u32, spares: Arc<Spares<Wgpu>>) -> Self {
+    pub(crate) fn new(machine: &Arc<Machine>, index: u32) -> Self {
         let state = State {
             encoder: Encoder::default(),
             groups: Groups::new(machine.bind_groups),
@@ -144,7 +143,7 @@ impl WgpuQueue {
             out: Mutex::default(),
         });
         machine.queues.lock().push(shared.clone());
-        WgpuQueue { shared, spares, machine: machine.clone() }
+        WgpuQueue { shared, machine: machine.clone() }
     }
 
     /// Encodes an operation, or adds it to what waits for the host.
@@ -161,15 +160,14 @@ impl WgpuQueue {
         Ok(())
     }
 
-    pub(crate) fn submit_failure(&self, seq: u64, command: Command<Wgpu>, cause: Arc<Error>) {
+    pub(crate) fn submit_failure(&self, seq: u64, command: &mut Command<Wgpu>, cause: Arc<Error>) {
         let mut state = self.shared.state.lock();
         if state.behind {
+            let command = std::mem::replace(command, Command::taken());
             return self.defer(&mut state, Task::Fail { seq, command, cause });
         }
         crate::backend::outcome::fail(command.view(), &cause);
         self.shared.encoded(&self.machine, &mut state, seq);
-        drop(state);
-        self.spares.give(command.args);
     }
 
     pub(crate) fn replay(

@@ -1,6 +1,7 @@
 //! What a host callback may do: call us, drop what is ours, own the last of it. It neither waits for itself nor reaches
 //! a driver, which on some devices would hang in there.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -245,6 +246,87 @@ fn dropping_anything_inside_a_callback_on_a_worker_leaves_the_device_working() {
     assert!(all(&s.read(&y).unwrap(), 1.0));
     drop(y);
     assert!(baseline.returns(&mut s), "{:?}", device.memory_usage());
+}
+
+/// What is refused is let go of in the middle of its call. Under a lock of the library's, the drop of a graph waits for that
+/// very lock, and with it everybody else does.
+#[test]
+fn a_callback_that_is_never_called_may_own_anything_whatever_refused_it() {
+    let Some((device, k)) = working(2) else { return };
+    let mut s = device.stream().unwrap();
+    let owning = || {
+        let owned = objects(&device);
+        move || _ = &owned
+    };
+    let (mut tainted, mut out) = (filled(&mut s, 1.0), filled(&mut s, 1.0));
+    refused(s.launch(&k.fill, beyond_limits(), (&mut tainted, 2.0, Len)));
+    s.host_call_with(Touches::new().reads(&tainted).writes(&mut out), owning()).unwrap();
+    assert!(s.read(&out).is_err(), "it was not called");
+
+    let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
+    let born = filled(&mut recording, 1.0);
+    let error = refused(s.host_call_with(Touches::new().reads(&born), owning()));
+    assert!(matches!(error, Error::StillRecording { .. }), "{error}");
+    refused(recording.launch(&k.fill, beyond_limits(), (&mut out, 2.0, Len)));
+    let error = refused(recording.host_call(owning()));
+    assert!(matches!(error, Error::Doomed { .. }), "{error}");
+    drop(recording);
+    assert_usable(&mut s, &k);
+}
+
+/// The window's lock is the owner's and the evictor's: a callback that the recording does not take goes under neither.
+#[test]
+fn a_callback_that_is_not_recorded_may_evict_the_window_when_it_is_dropped() {
+    struct Evicts(Device);
+    impl Drop for Evicts {
+        fn drop(&mut self) {
+            self.0.captures().windows().into_iter().for_each(|(window, _)| drop(self.0.evict(window)));
+        }
+    }
+    let Some((device, k)) = working(1) else { return };
+    let mut x = filled(&mut device.stream().unwrap(), 1.0);
+    let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
+    refused(recording.launch(&k.fill, beyond_limits(), (&mut x, 2.0, Len)));
+    let evicts = Evicts(device.clone());
+    let error = refused(recording.host_call(move || _ = &evicts));
+    assert!(matches!(error, Error::Doomed { .. }), "{error}");
+    let (mut s, error) = recording.end().unwrap_err().into_parts();
+    assert!(matches!(error, Error::Evicted { .. }), "{error}");
+    assert_usable(&mut s, &k);
+}
+
+/// A window that stays on the records when the drop of a recorded value panics is open for ever: nobody can evict it, and who
+/// waits until nothing records waits for it.
+#[test]
+fn a_window_closes_also_where_the_drop_of_what_it_recorded_panics() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("a value that panics when it is dropped");
+        }
+    }
+    let Some((device, k)) = working(2) else { return };
+    let record = |work: &mut dyn FnMut(Box<dyn FnMut() + Send>) -> dacapo::Result<()>| {
+        let panics = Panics;
+        work(Box::new(move || _ = &panics)).unwrap();
+    };
+    let ways: [fn(Stream<Recording>); 2] = [|recording| drop(recording), |recording| drop(recording.abort())];
+    for end in ways {
+        let mut recording = device.stream().unwrap().prepare().unwrap().begin().unwrap();
+        record(&mut |call| recording.host_call(call));
+        assert!(catch_unwind(AssertUnwindSafe(|| end(recording))).is_err());
+        assert!(!device.captures().any_active(), "{:?}", device.captures().windows());
+    }
+    let mut s = device.stream().unwrap();
+    let step = catch_unwind(AssertUnwindSafe(|| {
+        s.record(|w| {
+            record(&mut |call| w.host_call(call));
+            Err::<(), _>(Error::step("the step fails"))
+        })
+    }));
+    assert!(step.is_err());
+    assert!(!device.captures().any_active(), "{:?}", device.captures().windows());
+    assert_usable(&mut s, &k);
 }
 
 /// A graph that a callback of its own drops is gone in the middle of its replay.
