@@ -340,6 +340,8 @@ impl Device<Host> {
 
     /// A host device that runs nothing by itself, and the stepper that decides when queued work runs.
     ///
+    /// Queued work keeps what it uses: a callback that owns a graph of the device, and is never stepped to, keeps the device.
+    ///
     /// # Errors
     /// As for [`open`](Device::open).
     pub fn stepped(options: DeviceOptions<Host>) -> Result<(Self, Stepper)> {

@@ -2,7 +2,8 @@
 //!
 //! The core submits operations in program order for every byte, under the lock of a slot, so that taint is decided when an
 //! operation is submitted: what reads tainted bytes never reaches the driver. The device orders what does by its streams
-//! and events. Nothing here waits under a lock of the core's, but where the driver itself does.
+//! and events. Nothing here waits under a lock of the core's, but where the driver itself does, or refuses twice to order a
+//! failure.
 
 pub(crate) mod adopt;
 pub(crate) mod beside;
