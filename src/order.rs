@@ -399,6 +399,12 @@ impl GraphOrder {
         })
     }
 
+    /// Calls `visit` with the owner of every object that a replay looks at: the graph, and its links.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Owner)) {
+        visit(&self.owner);
+        self.links.each(|link| visit(&link.owner));
+    }
+
     /// Writes down a replay that is about to be enqueued, and adds to `waits` what it must wait for on other slots than its own:
     /// uses of members, its own last replay, and its links'.
     pub(crate) fn replay(&self, mark: Mark, waits: &mut Marks) {

@@ -267,17 +267,9 @@ fn enter_others<'d, B: Backend>(
     slot: u32,
     uses: &[UseOf<'_, B>],
 ) -> MutexGuard<'d, Lane> {
-    order::enter(device, slot, |visit| uses.iter().for_each(|used| objects_of(used, visit)))
-}
-
-/// Every object that a use looks at: the allocation, and the graphs that it conflicts with.
-fn objects_of<B: Backend>(used: &UseOf<'_, B>, visit: &mut dyn FnMut(&order::Owner)) {
-    visit(&used.alloc.owner);
-    if used.alloc.is_free_of_graphs() {
-        return;
-    }
-    let state = used.alloc.state.lock();
-    state.conflicting(&used.range(), used.access).for_each(|graph| visit(&graph.owner));
+    order::enter(device, slot, |visit| {
+        uses.iter().for_each(|used| used.alloc.visit(&[(used.range(), used.access)], visit));
+    })
 }
 
 /// What is found out about one operation under its slot's lock.
@@ -364,7 +356,7 @@ fn meet_graphs<B: Backend>(
     mark: Mark,
     waits: &mut Marks,
 ) {
-    for graph in state.conflicting(range, access) {
+    for graph in state.conflicting_with(&[(range.clone(), access)]) {
         graph.use_member(waits);
         graph.note(mark);
     }
@@ -419,10 +411,7 @@ pub(crate) fn replay<B: Backend>(
     let queue = &device.slot(slot).queue;
     make_room(device, device.slot(slot), slot);
     let order = &graph.order;
-    let mut lane = order::enter(&**device, slot, |visit| {
-        visit(&order.owner);
-        order.links.each(|link| visit(&link.owner));
-    });
+    let mut lane = order::enter(&**device, slot, |visit| order.visit(visit));
     device.poison.check()?;
     let first = Mark { slot, seq: lane.seq + 1 };
     let mark = Mark { slot, seq: first.seq + u64::from(stamps.is_some()) };

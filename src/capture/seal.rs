@@ -25,7 +25,7 @@ use crate::memory::pool::release;
 use crate::memory::report::Arena;
 use crate::memory::reserve::reserve;
 use crate::memory::{AllocationMode, Reserved};
-use crate::order::{GraphOrder, Marks, Membership, Owner, enter};
+use crate::order::{GraphOrder, Marks, Membership, enter};
 use crate::stream::StreamCore;
 use crate::submit::root_of;
 use crate::upload;
@@ -360,7 +360,7 @@ impl<'r, B: Backend> Sealing<'r, B> {
     ) -> Arc<GraphOrder> {
         let StreamCore { device, slot, .. } = self.core;
         let _lane = enter(&**device, *slot, |visit| {
-            members.iter().zip(footprints).for_each(|(alloc, ranges)| objects_of(alloc, ranges, visit));
+            members.iter().zip(footprints).for_each(|(alloc, ranges)| alloc.visit(ranges, visit));
         });
         survivors.reserved.drain(..).for_each(|(alloc, reserved)| alloc.place(reserved));
         let placed = self.fates.iter().zip(&self.recorder.allocs).filter(|(fate, _)| **fate == Fate::Placed);
@@ -378,15 +378,6 @@ impl<'r, B: Backend> Sealing<'r, B> {
             alloc.join(&mut state, membership);
         }
         order
-    }
-}
-
-/// Every object that a graph looks at when it becomes a member of `alloc`: the allocation, and the graphs that use it in
-/// conflict with these `ranges`.
-fn objects_of<B: Backend>(alloc: &Allocation<B>, ranges: &Footprints, visit: &mut dyn FnMut(&Owner)) {
-    visit(&alloc.owner);
-    if !alloc.is_free_of_graphs() {
-        alloc.state.lock().conflicting_with(ranges).for_each(|graph| visit(&graph.owner));
     }
 }
 

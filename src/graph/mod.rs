@@ -190,8 +190,7 @@ impl<B: Backend> Drop for GraphCore<B> {
         self.device.memory.arenas.lock().retain(|arena| arena.graph != self.id);
         let order = &self.order;
         let _owners = enter_owners(&*self.device, |visit| {
-            visit(&order.owner);
-            order.links.each(|link| visit(&link.owner));
+            order.visit(visit);
             self.members.iter().for_each(|alloc| visit(&alloc.owner));
         });
         let last = order.state.lock().last;

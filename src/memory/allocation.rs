@@ -280,6 +280,15 @@ impl<B: Backend> Allocation<B> {
         self.memberships.load(Ordering::Relaxed) == 0
     }
 
+    /// Calls `visit` with the owner of every object that whoever uses these `ranges` looks at: the allocation, and the graphs
+    /// that use it in conflict with them.
+    pub(crate) fn visit(&self, ranges: &[(Range<usize>, Access)], visit: &mut dyn FnMut(&Owner)) {
+        visit(&self.owner);
+        if !self.is_free_of_graphs() {
+            self.state.lock().conflicting_with(ranges).for_each(|graph| visit(&graph.owner));
+        }
+    }
+
     /// Makes it a member of a graph that the same slot owns, under the lock of that slot.
     pub(crate) fn join(&self, state: &mut State<B>, membership: Membership) {
         state.members.push(membership);
@@ -386,17 +395,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// The graphs whose replays a use of `range` must keep its order with.
-    pub(crate) fn conflicting<'s>(
-        &'s self,
-        range: &'s Range<usize>,
-        access: Access,
-    ) -> impl Iterator<Item = &'s GraphOrder> {
-        let members = self.members.iter().filter(move |member| member.conflicts(range, access));
-        members.map(|member| &*member.graph)
-    }
-
-    /// The graphs whose replays those of a graph that uses these `ranges` must keep their order with.
+    /// The graphs whose replays a use of these `ranges` must keep its order with.
     pub(crate) fn conflicting_with<'s>(
         &'s self,
         ranges: &'s [(Range<usize>, Access)],

@@ -107,6 +107,16 @@ impl Object {
     }
 }
 
+/// Runs something with the device and an object of it on another thread.
+fn beside<T: 'static>(
+    device: &Arc<Device>,
+    object: &Arc<Object>,
+    run: impl FnOnce(&Device, &Arc<Object>) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let (device, object) = (Arc::clone(device), Arc::clone(object));
+    thread::spawn(move || run(&device, &object))
+}
+
 /// A launch that uses an allocation, or a replay of a graph.
 fn operate(device: &Device, slot: u32, object: &Object) {
     let _lane = enter(device, slot, |visit| object.visit(visit));
@@ -148,10 +158,7 @@ fn leave(device: &Device, graph: &Arc<Graph>, used: &Allocation) {
 fn a_graph_joins_what_another_slot_launches_on() {
     model(6, || {
         let (device, used) = (Arc::new(Device::new(2)), Object::new(1));
-        let other = thread::spawn({
-            let (device, used) = (Arc::clone(&device), Arc::clone(&used));
-            move || operate(&device, 1, &used)
-        });
+        let other = beside(&device, &used, move |device, used| operate(device, 1, used));
         let graph = join(&device, 0, &used);
         operate(&device, 0, &graph);
         other.join().unwrap();
@@ -164,13 +171,10 @@ fn a_graph_joins_what_another_slot_launches_on() {
 fn two_graphs_join_one_allocation_from_two_slots() {
     model(6, || {
         let (device, used) = (Arc::new(Device::new(2)), Object::new(0));
-        let other = thread::spawn({
-            let (device, used) = (Arc::clone(&device), Arc::clone(&used));
-            move || {
-                let graph = join(&device, 1, &used);
-                operate(&device, 1, &graph);
-                graph
-            }
+        let other = beside(&device, &used, move |device, used| {
+            let graph = join(device, 1, used);
+            operate(device, 1, &graph);
+            graph
         });
         let mine = join(&device, 0, &used);
         operate(&device, 0, &mine);
@@ -190,17 +194,11 @@ fn a_graph_is_linked_to_one_that_a_third_slot_replays() {
     model(4, || {
         let (device, used) = (Arc::new(Device::new(3)), Object::new(0));
         let old = join(&device, 0, &used);
-        let replays = thread::spawn({
-            let (device, old) = (Arc::clone(&device), Arc::clone(&old));
-            move || operate(&device, 2, &old)
-        });
-        let joins = thread::spawn({
-            let (device, used) = (Arc::clone(&device), Arc::clone(&used));
-            move || {
-                let graph = join(&device, 1, &used);
-                operate(&device, 1, &graph);
-                graph
-            }
+        let replays = beside(&device, &old, move |device, old| operate(device, 2, old));
+        let joins = beside(&device, &used, move |device, used| {
+            let graph = join(device, 1, used);
+            operate(device, 1, &graph);
+            graph
         });
         operate(&device, 0, &used);
         replays.join().unwrap();
@@ -217,14 +215,8 @@ fn a_graph_leaves_while_others_join_and_replay() {
     model(4, || {
         let (device, used) = (Arc::new(Device::new(2)), Object::new(0));
         let (gone, kept) = (join(&device, 0, &used), join(&device, 1, &used));
-        let drops = thread::spawn({
-            let (device, used) = (Arc::clone(&device), Arc::clone(&used));
-            move || leave(&device, &gone, &used)
-        });
-        let replays = thread::spawn({
-            let (device, kept) = (Arc::clone(&device), Arc::clone(&kept));
-            move || operate(&device, 1, &kept)
-        });
+        let drops = beside(&device, &used, move |device, used| leave(device, &gone, used));
+        let replays = beside(&device, &kept, move |device, kept| operate(device, 1, kept));
         let new = join(&device, 0, &used);
         drops.join().unwrap();
         replays.join().unwrap();

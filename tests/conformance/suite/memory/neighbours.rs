@@ -67,48 +67,41 @@ fn replays(stream: &mut Stream, graph: &mut Graph, k: &Kernels) -> bool {
     works(stream, k)
 }
 
+/// Lets what `make` makes go, just before a stream is held up, round after round: nobody else may wait meanwhile.
+fn go_just_before_a_gate<T>(device: &Device, k: &Kernels, make: impl Fn() -> T) {
+    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut x = s.alloc::<f32>(LEN).unwrap();
+    let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut x, Len))).unwrap();
+    assert!(replays(&mut s, &mut graph, k));
+    for round in 0..5 {
+        let gone = make();
+        busy.sync().unwrap();
+        drop(gone);
+        let gate = Gate::close(&mut busy);
+        (0..50).for_each(|_| assert!(replays(&mut s, &mut graph, k), "round {round}"));
+        gate.open();
+    }
+    busy.sync().unwrap();
+}
+
 /// Code that is unloaded as soon as nothing launches it meets whatever is enqueued next, and stalls every stream until that
 /// has run.
 #[test]
 fn kernels_go_just_before_a_stream_is_held_up() {
     let Some((device, k)) = working(2) else { return };
-    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
-    let mut x = s.alloc::<f32>(LEN).unwrap();
-    let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut x, Len))).unwrap();
-    assert!(replays(&mut s, &mut graph, &k));
-    for round in 0..5 {
-        let gone: Vec<_> = (0..10).map(|_| zoo::add1::<f32>().load(&device).unwrap()).collect();
-        busy.sync().unwrap();
-        drop(gone);
-        let gate = Gate::close(&mut busy);
-        (0..50).for_each(|_| assert!(replays(&mut s, &mut graph, &k), "round {round}"));
-        gate.open();
-    }
-    busy.sync().unwrap();
+    let load = |_| zoo::add1::<f32>().load(&device).unwrap();
+    go_just_before_a_gate(&device, &k, || (0..10).map(load).collect::<Vec<_>>());
 }
 
 /// Devices of one program may share what the driver locks: the end of one is no reason for the other to wait.
 #[test]
 fn devices_go_just_before_a_stream_of_another_one_is_held_up() {
     let Some((device, k)) = working(2) else { return };
-    let (mut busy, mut s) = (device.stream().unwrap(), device.stream().unwrap());
-    let mut x = s.alloc::<f32>(LEN).unwrap();
-    let (mut graph, ()) = s.record(|w| w.launch(&k.inc, grid(), (&mut x, Len))).unwrap();
-    assert!(replays(&mut s, &mut graph, &k));
-    for round in 0..5 {
-        let gone: Vec<_> = (0..3)
-            .map(|_| {
-                let (other, k) = working(2).unwrap();
-                let mut stream = other.stream().unwrap();
-                assert!(works(&mut stream, &k));
-                (stream, k, other)
-            })
-            .collect();
-        busy.sync().unwrap();
-        drop(gone);
-        let gate = Gate::close(&mut busy);
-        (0..50).for_each(|_| assert!(replays(&mut s, &mut graph, &k), "round {round}"));
-        gate.open();
-    }
-    busy.sync().unwrap();
+    let open = |_| {
+        let (other, k) = working(2).unwrap();
+        let mut stream = other.stream().unwrap();
+        assert!(works(&mut stream, &k));
+        (stream, k, other)
+    };
+    go_just_before_a_gate(&device, &k, || (0..3).map(open).collect::<Vec<_>>());
 }
